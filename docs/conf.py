@@ -1,4 +1,6 @@
-"""Sphinx configuration: every page is executed, mathematics becomes MathML, nothing is fetched."""
+"""Sphinx configuration: every page is executed, mathematics becomes MathML, nothing is
+fetched.
+"""
 
 import hashlib
 import os
@@ -13,7 +15,9 @@ sys.path.insert(0, str(ROOT))
 
 
 def sources() -> str:
-    """Hash of everything a page's numbers come from: a page is executed again when it changes."""
+    """Hash of everything a page's numbers come from: a page is executed again when it
+    changes.
+    """
     found = hashlib.sha256()
     for wing in WINGS:
         for path in sorted((ROOT / wing).rglob("*")):
@@ -22,8 +26,11 @@ def sources() -> str:
     return found.hexdigest()[:16]
 
 
-# What the pages' kernels inherit: the same interpreter, this checkout, its store of trained runs.
-os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+# What the pages' kernels inherit: the same interpreter, this checkout, its store of
+# trained runs.
+os.environ["PATH"] = os.pathsep.join(
+    (str(Path(sys.executable).parent), os.environ["PATH"])
+)
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))
 )
@@ -49,9 +56,16 @@ html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "friendly"
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "attrs_block"]
+myst_enable_extensions = [
+    "dollarmath",
+    "colon_fence",
+    "deflist",
+    "attrs_inline",
+    "attrs_block",
+]
 myst_heading_anchors = 3
-# Pages that train nothing, executed where the tests build the site, with DOCS_EXECUTION=stored.
+# Pages that train nothing, executed where the tests build the site, with
+# DOCS_EXECUTION=stored.
 STORED = ("glossary.md", "models/associative_memory.md")
 wanted = os.environ.get("DOCS_EXECUTION", "cache")
 nb_execution_mode = "force" if wanted == "stored" else wanted
@@ -60,7 +74,9 @@ nb_execution_excludepatterns = [
     for page in (path.relative_to(HERE).as_posix() for path in HERE.rglob("*.md"))
     if wanted == "stored" and page not in STORED
 ]
-nb_execution_cache_path = str(ROOT / "output" / "docs-cache" / os.environ["DOCS_SOURCES"])
+nb_execution_cache_path = str(
+    ROOT / "output" / "docs-cache" / os.environ["DOCS_SOURCES"]
+)
 nb_execution_in_temp = True
 nb_execution_timeout = -1 if os.environ.get("DOCS_TRAIN") else 600
 nb_execution_show_tb = True
@@ -75,6 +91,8 @@ napoleon_use_rtype = False
 napoleon_use_param = False
 napoleon_use_ivar = True
 default_role = "literal"
-suppress_warnings = ["ref.python"]  # words such as Parameters name several classes; no link is made
+suppress_warnings = [
+    "ref.python"
+]  # words such as Parameters name several classes; no link is made
 if wanted in ("off", "stored"):
     suppress_warnings.append("myst-nb.lexer")  # known once a cell has run

@@ -1,5 +1,5 @@
-"""Reproduce a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims
-[--run]]``.
+"""Reproduce a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper]
+[--claims [--run]]``.
 """
 
 import argparse
@@ -27,7 +27,11 @@ def main(argv: list[str] | None = None) -> int:
         model=False,
     )
     paper = parser.add_argument(
-        "paper", nargs="?", default="", metavar="PAPER", help="one of " + ", ".join(keys)
+        "paper",
+        nargs="?",
+        default="",
+        metavar="PAPER",
+        help="one of " + ", ".join(keys),
     )
     paper.completer = lambda **_: keys  # type: ignore[attr-defined]
     parser.add_argument("--figure", metavar="NAME", help="only this figure")
@@ -55,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     model = cli.choose("paper", args.paper, keys)
     paper = model.ledger()
     if args.figure is not None and args.claims:
-        raise ParameterError("--figure: not together with --claims, which is about the whole paper")
+        raise ParameterError(
+            "--figure: not together with --claims, which is about the whole paper"
+        )
     if args.run is not None and not args.claims:
         raise ParameterError("--run: only with --claims")
     if args.claims:
@@ -75,20 +81,28 @@ def main(argv: list[str] | None = None) -> int:
         not args.quiet,
         (lambda path: None) if args.json else (lambda path: progress.say(str(path))),
     )
-    one = cli.choose("--figure", args.figure, paper.FIGURES) if args.figure is not None else None
+    one = (
+        cli.choose("--figure", args.figure, paper.FIGURES)
+        if args.figure is not None
+        else None
+    )
     with progress.bar(f"papers {args.paper}", show=not args.quiet):
         if one is None and hasattr(paper, "write_all"):  # with a write-up
             written = paper.write_all(source, out)
         else:
-            written = [f.write(source, out) for f in ([one] if one else paper.FIGURES.values())]
+            written = [
+                f.write(source, out) for f in ([one] if one else paper.FIGURES.values())
+            ]
     if args.json:
-        print(output.to_json({"paper": args.paper, "written": [str(w) for w in written]}))
+        print(
+            output.to_json({"paper": args.paper, "written": [str(w) for w in written]})
+        )
     return 0
 
 
 def _claims(model: Model, args: argparse.Namespace) -> int:
-    """Show the ledger. Exit code 1 if verdicts are not the expected ones, 3 if stored evidence is
-    stale.
+    """Show the ledger. Exit code 1 if verdicts are not the expected ones, 3 if stored
+    evidence is stale.
     """
     path = claims.place(model)
     ledger = claims.load(path)
@@ -119,7 +133,9 @@ def _claims(model: Model, args: argparse.Namespace) -> int:
     else:
         print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:
-            print(f"verdicts are not those that the ledger expects: {', '.join(different)}")
+            print(
+                f"verdicts are not those that the ledger expects: {', '.join(different)}"
+            )
     if different:
         return 1
     if evidence.stale(model, stored):

@@ -1,5 +1,5 @@
-"""Evidence: stored results of a model's ``verify`` commands and of the tests cited in its ledger,
-with commit, cost and a digest of the code that they use.
+"""Evidence: stored results of a model's ``verify`` commands and of the tests cited in
+its ledger, with commit, cost and a digest of the code that they use.
 """
 
 import json
@@ -45,7 +45,9 @@ def place(model: Model) -> Path:
 
 
 def commit(of: Path) -> str:
-    """Commit checked out in the repository of a file; a placeholder word without a repository."""
+    """Commit checked out in the repository of a file; a placeholder word without a
+    repository.
+    """
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -54,7 +56,9 @@ def commit(of: Path) -> str:
         return done.stdout.strip()
 
     kept = of.parent.is_dir() and git("ls-files", "--", of.name)
-    return git("rev-parse", "--short=12", "HEAD") if kept else "not under version control"
+    return (
+        git("rev-parse", "--short=12", "HEAD") if kept else "not under version control"
+    )
 
 
 def load(model: Model) -> dict[str, Any]:
@@ -81,8 +85,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def found(stored: Mapping[str, Any]) -> Found:
-    """Worst verdict per address ``command.id``, and the equations that its rows test. Rows that
-    differ only in parameters share an address.
+    """Worst verdict per address ``command.id``, and the equations that its rows test.
+    Rows that differ only in parameters share an address.
     """
     verdicts: dict[str, str] = {}
     equations: dict[str, set[str]] = {}
@@ -90,16 +94,21 @@ def found(stored: Mapping[str, Any]) -> Found:
         for row in record["checks"]:
             address = f"{command}.{row['id']}"
             worst = verdicts.get(address, VERDICTS[0])
-            verdicts[address] = max(worst, row["verdict"], key=(*VERDICTS, "tested").index)
-            equations.setdefault(address, set()).update(re.split(r",\s*", row["equation"]))
+            verdicts[address] = max(
+                worst, row["verdict"], key=(*VERDICTS, "tested").index
+            )
+            equations.setdefault(address, set()).update(
+                re.split(r",\s*", row["equation"])
+            )
     return Found(verdicts, equations)
 
 
 def renew(
     model: Model, commands: Iterable[str], progress: bool, anew: bool = False
 ) -> dict[str, Any]:
-    """Run ``verify`` commands, or the cited tests, one after the other, and store each result as
-    soon as it is available. Commands whose stored result is of the same code are not run again.
+    """Run ``verify`` commands, or the cited tests, one after the other, and store each
+    result as soon as it is available. Commands whose stored result is of the same code
+    are not run again.
 
     Parameters
     ----------
@@ -130,7 +139,9 @@ def renew(
             record = {
                 "sources": code,
                 "checks": [kept(check) for check in report.checks],
-                "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
+                "tables": {
+                    k: [header, *rows] for k, (header, rows) in report.tables.items()
+                },
             }
         stored[command] = {
             "commit": checked_out,
@@ -143,24 +154,31 @@ def renew(
 
 
 def kept(check: Check) -> dict[str, Any]:
-    """Stored fields of a check. Bounds store their direction; rows that are neither *exact* nor
+    """Stored fields of a check. Bounds store their direction; rows that are neither
+    *exact* nor
     *agrees* store the reason.
     """
     why = "" if check.verdict in VERDICTS[:2] else check.why
     row = {**check.as_dict(), "why": why}
-    return {k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))}
+    return {
+        k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))
+    }
 
 
 def cited(model: Model) -> list[str]:
     """Addresses of the tests cited in a ledger."""
     return sorted(
-        {address for c in claims.load(claims.place(model)) for address in c.evidence("test")}
+        {
+            address
+            for c in claims.load(claims.place(model))
+            for address in c.evidence("test")
+        }
     )
 
 
 def tested(addresses: list[str]) -> list[dict[str, str]]:
-    """Run cited tests. One row per address: *tested* if at least one test of that name ran and all
-    passed, otherwise *FAIL*.
+    """Run cited tests. One row per address: *tested* if at least one test of that name
+    ran and all passed, otherwise *FAIL*.
 
     Raises
     ------
@@ -170,15 +188,23 @@ def tested(addresses: list[str]) -> list[dict[str, str]]:
     files = {address.partition("::")[0] for address in addresses}
     missing = [file for file in sorted(files) if not (ROOT / file).is_file()]
     if missing:
-        raise ParameterError(f"--run {TESTS}: {missing[0]} is not in {ROOT}; a checkout has it")
+        raise ParameterError(
+            f"--run {TESTS}: {missing[0]} is not in {ROOT}; a checkout has it"
+        )
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "tests.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "", f"--junitxml={log}"]
         done = subprocess.run(
-            [*command, *addresses], cwd=ROOT, capture_output=True, text=True, check=False
+            [*command, *addresses],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if not log.is_file():
-            raise ParameterError(f"--run {TESTS}: pytest stopped: {done.stdout.strip()[-300:]}")
+            raise ParameterError(
+                f"--run {TESTS}: pytest stopped: {done.stdout.strip()[-300:]}"
+            )
         cases = list(ElementTree.parse(log).iter("testcase"))
     passed: dict[str, bool] = {}
     for case in cases:
@@ -199,7 +225,9 @@ def tested(addresses: list[str]) -> list[dict[str, str]]:
 
 
 def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
-    """One line per command: date and cost of its result, or that it is stale or missing."""
+    """One line per command: date and cost of its result, or that it is stale or
+    missing.
+    """
     late, lines = stale(model, stored), []
     for command in model.checks:
         record = stored.get(command)
@@ -224,5 +252,6 @@ def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
     return [
         command
         for command in model.checks
-        if command in stored and stored[command].get("sources") != sources(model, command)
+        if command in stored
+        and stored[command].get("sources") != sources(model, command)
     ]

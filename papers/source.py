@@ -1,5 +1,5 @@
-"""Figures, the source of their students (settings per scale, trained once and kept in the run
-store), and write-ups.
+"""Figures, the source of their students (settings per scale, trained once and kept in
+the run store), and write-ups.
 """
 
 import shutil
@@ -14,8 +14,8 @@ import xarray as xr
 from papers import claims, evidence
 from theory import Equation, latex
 from theory.equations import titles
-from theory.runtime import output, plotting, progress
 from theory.equations.titles import described
+from theory.runtime import output, plotting, progress
 from verify.checks.check import Check
 from verify.checks.check_table import percent
 
@@ -56,7 +56,10 @@ class Source:
         self.asked.append((p, seeds))
 
     def train(
-        self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
+        self,
+        train: Callable[..., xr.Dataset],
+        p: Any,
+        seeds: Iterable[int] | None = None,
     ) -> xr.Dataset:
         """Train (or fetch) the ensemble of one setting."""
         seeds = self.seeds if seeds is None else list(seeds)
@@ -64,7 +67,10 @@ class Source:
         return train(p, seeds=seeds, device=self.device, progress=self.progress)
 
     def train_on_cpu(
-        self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
+        self,
+        train: Callable[..., xr.Dataset],
+        p: Any,
+        seeds: Iterable[int] | None = None,
     ) -> xr.Dataset:
         """Train (or fetch) an ensemble of small students, which run on the CPU only."""
         seeds = self.seeds if seeds is None else list(seeds)
@@ -94,8 +100,8 @@ class Figure:
     result: str = ""
 
     def write(self, source: Source, out: Path) -> Path:
-        """Draw and write, with all parameters of the ensembles and the place of the first panel in
-        the file's metadata; return the file.
+        """Draw and write, with all parameters of the ensembles and the place of the
+        first panel in the file's metadata; return the file.
         """
         path = out / f"figure_{self.name}.png"
         source.asked.clear()
@@ -103,7 +109,10 @@ class Figure:
         if source.asked and not figure.get_suptitle():
             plotting.headline(figure, titles.title(source.asked))
         told = {"Description": described(source.asked)} if source.asked else {}
-        told |= {"Title": self.caption, "Panel": output.to_json(plotting.first_panel(figure))}
+        told |= {
+            "Title": self.caption,
+            "Panel": output.to_json(plotting.first_panel(figure)),
+        }
         with output.atomic(path) as temporary:
             figure.savefig(temporary, metadata=told)
         plotting.plt.close(figure)
@@ -119,7 +128,10 @@ Makers = Mapping[str, Callable[[str], str]]
 
 def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) -> str:
     """Longtable of plain text cells."""
-    lines = [" & ".join(f"\\textbf{{{latex.escape(c)}}}" for c in header) + r" \\ \hline \endhead"]
+    lines = [
+        " & ".join(f"\\textbf{{{latex.escape(c)}}}" for c in header)
+        + r" \\ \hline \endhead"
+    ]
     lines += [" & ".join(latex.escape(c) for c in row) + r" \\" for row in rows]
     body = "\n".join(lines)
     return f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n{body}\n\\end{{longtable}}}}"
@@ -138,7 +150,9 @@ def check_table(checks: Sequence[Check]) -> str:
         )
         for c in checks
     ]
-    return tabular(("check", "predicted", "measured", "off", "z", "verdict"), rows, "p{62mm}rrrrl")
+    return tabular(
+        ("check", "predicted", "measured", "off", "z", "verdict"), rows, "p{62mm}rrrrl"
+    )
 
 
 def claims_table(folder: Path) -> str:
@@ -146,7 +160,9 @@ def claims_table(folder: Path) -> str:
     results = evidence.found(evidence.read(folder / "evidence.json"))
     ledger = claims.load(folder / "claims.toml")
     rows = [(c.id, claims.computed(c, results), c.says, c.note) for c in ledger]
-    return tabular(("where", "verdict", "says", "note"), rows, "p{28mm}p{18mm}p{58mm}p{52mm}")
+    return tabular(
+        ("where", "verdict", "says", "note"), rows, "p{28mm}p{18mm}p{58mm}p{52mm}"
+    )
 
 
 def picture(name: str, caption: str) -> str:
@@ -155,9 +171,13 @@ def picture(name: str, caption: str) -> str:
 
 
 def makers(
-    folder: Path, figures: Mapping[str, Any], sections: Callable[[], dict[str, list[Equation]]]
+    folder: Path,
+    figures: Mapping[str, Any],
+    sections: Callable[[], dict[str, list[Equation]]],
 ) -> dict[str, Callable[[str], str]]:
-    """Generators available to every template: preamble, equations SECTION, figure NAME, claims."""
+    """Generators available to every template: preamble, equations SECTION, figure NAME,
+    claims.
+    """
     return {
         "preamble": lambda _: PREAMBLE,
         "equations": lambda name: "\n".join(latex.display(e) for e in sections()[name]),
@@ -167,8 +187,8 @@ def makers(
 
 
 def fill(folder: Path, make: Makers) -> str:
-    """Fill the folder's ``template.tex``: lines ``%! KIND REST`` are replaced by the output of the
-    generator KIND.
+    """Fill the folder's ``template.tex``: lines ``%! KIND REST`` are replaced by the
+    output of the generator KIND.
     """
     lines = []
     for line in (folder / "template.tex").read_text().splitlines():
@@ -196,7 +216,9 @@ def write_all(
     """
     written = [
         figure.write(source, out)
-        for figure in progress.each(figures.values(), "figures", lambda figure: figure.name)
+        for figure in progress.each(
+            figures.values(), "figures", lambda figure: figure.name
+        )
     ]
     progress.stage("write-up")
     tex = out / "writeup.tex"

@@ -1,4 +1,6 @@
-"""Students: the networks that the papers train, in PyTorch; results are labelled datasets."""
+"""Students: the networks that the papers train, in PyTorch; results are labelled
+datasets.
+"""
 
 import importlib
 import os
@@ -8,9 +10,7 @@ from typing import Any
 import theory
 
 if os.path.dirname(theory.__path__[0]) != os.path.dirname(__path__[0]):
-    message = (
-        f"{theory.__path__[0]} hides the toolkit's package theory; rename it or start elsewhere"
-    )
+    message = f"{theory.__path__[0]} hides the toolkit's package theory; rename it or start elsewhere"
     if sys.argv[:1] != ["-m"]:
         raise ImportError(message)
     print(f"error: {message}", file=sys.stderr)
@@ -21,7 +21,9 @@ __all__ = ["__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """``simulate.discover(module)`` and ``simulate.ensemble(module)``, imported when needed."""
+    """``simulate.discover(module)`` and ``simulate.ensemble(module)``, imported when
+    needed.
+    """
     if name in ("discover", "ensemble"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,6 @@
-"""Train an ensemble: ``python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH``."""
+"""Train an ensemble: ``python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out
+PATH``.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from simulate.store import runs, storage
 from simulate import systems
+from simulate.store import runs, storage
 from simulate.training.plan import PRECISIONS, System
-from theory.models import registry
 from theory.call.parameters import BaseParameters, ParameterError
+from theory.models import registry
 from theory.runtime import cli, commands, output
 
 
@@ -58,7 +60,9 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
 
 
 def base(args: argparse.Namespace, system: System) -> BaseParameters:
-    """Parameters from ``--preset`` and ``--set``; ``--alpha`` where that is a parameter."""
+    """Parameters from ``--preset`` and ``--set``; ``--alpha`` where that is a
+    parameter.
+    """
     kind: Any = system.parameters
     p = cli.preset(kind, args.preset)
     alpha = cli.positive("--alpha", args.alpha)
@@ -67,18 +71,22 @@ def base(args: argparse.Namespace, system: System) -> BaseParameters:
     return p.parse(args.set)
 
 
-def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> BaseParameters:
+def reaching(
+    args: argparse.Namespace, system: System, p: BaseParameters
+) -> BaseParameters:
     """Parameters with the run length given by ``--until`` or ``--alpha``.
 
     Raises
     ------
     ParameterError
-        If the system has no time, a required swept parameter is not set, or the length is given
-        twice.
+        If the system has no time, a required swept parameter is not set, or the length
+        is given twice.
     """
     if "alpha" not in p.__dataclass_fields__:
         cli.length(vars(args))
-    until, flag = (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
+    until, flag = (
+        (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
+    )
     if system.sweep_parameter and getattr(p, system.sweep_parameter) is None:
         raise ParameterError(
             f"--{system.sweep_parameter}: must be given; {p.__dataclass_fields__[system.sweep_parameter].metadata['doc']}"
@@ -90,7 +98,9 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
             f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them by --set {system.counter}s=N"
         )
     if (length := getattr(p, "LENGTH", "steps")) in chosen(args):
-        raise ParameterError(f"{flag} {until:g}: --set {length} says it, too; give one of them")
+        raise ParameterError(
+            f"{flag} {until:g}: --set {length} says it, too; give one of them"
+        )
     return system.until(p, cli.positive(flag, until))
 
 
@@ -101,22 +111,26 @@ def chosen(args: argparse.Namespace) -> dict[str, str]:
 
 
 def digits(value: float) -> str:
-    """Format a number for a table: four decimal places, or four significant digits if it is too
-    small.
+    """Format a number for a table: four decimal places, or four significant digits if
+    it is too small.
     """
     return f"{value:.4f}" if value == 0 or not abs(value) < 1e-3 else f"{value:.4g}"
 
 
 def main(argv: list[str] | None = None, model: str | None = None) -> int:
     """Command line, in general or for one model."""
-    asked = parser("simulate", "Train one student per seed; finished seeds are not trained again.")
+    asked = parser(
+        "simulate", "Train one student per seed; finished seeds are not trained again."
+    )
     asked.add_argument(
         "system",
         nargs="?",
         metavar="SYSTEM",
         help="one of the model's systems, if not named with it",
     )
-    asked.add_argument("--system", dest="named", metavar="SYSTEM", help=argparse.SUPPRESS)
+    asked.add_argument(
+        "--system", dest="named", metavar="SYSTEM", help=argparse.SUPPRESS
+    )
     asked.add_argument(
         "--text",
         type=Path,
@@ -132,10 +146,14 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if not (words or model):
         print(commands.by_model([*systems.every()]))
-        print("\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH")
+        print(
+            "\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH"
+        )
         return 0
     args = asked.parse_args([model, *words] if model else words)
-    short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
+    short, system = systems.find(
+        ".".join(filter(None, (args.model, args.system or args.named)))
+    )
     p: Any = base(args, system)
     name = system.name
     if args.text:
@@ -163,10 +181,14 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     )
     if single:
         runs.write(result, single)
-    last = result.isel({d: -1 for d in result.dims if d in (system.time, system.sweep_parameter)})
+    last = result.isel(
+        {d: -1 for d in result.dims if d in (system.time, system.sweep_parameter)}
+    )
     where = str(single or store)
     shown = system.displayed or [
-        n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()
+        n
+        for n, v in last.data_vars.items()
+        if v.dims == ("seed",) and not np.isnan(v).all()
     ]
     reached = {
         name: float(last[name])
@@ -197,7 +219,10 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     print(
         output.table(
             ("seed", *shown),
-            [[str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)] for s in seeds],
+            [
+                [str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)]
+                for s in seeds
+            ],
             wide=args.wide,
         )
     )

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from simulate import __main__ as command
-from simulate.training import jobs
-from simulate.store import storage
 from simulate import systems
+from simulate.store import storage
+from simulate.training import jobs
 from simulate.training.plan import System
 from theory.call.parameters import BaseParameters, ParameterError
 from theory.runtime import cli, output
@@ -32,7 +32,8 @@ RANGE = r"(-?\d+):(-?\d+)"
 
 def listed(name: str, text: str, words: bool) -> list[str]:
     """Values of one axis as texts, from values, ranges (``2:5``, half-open) and
-    ``logspace(-2,-1,3)``, ``linspace`` or ``geomspace`` as in NumPy, separated by commas.
+    ``logspace(-2,-1,3)``, ``linspace`` or ``geomspace`` as in NumPy, separated by
+    commas.
 
     Raises
     ------
@@ -63,7 +64,9 @@ def listed(name: str, text: str, words: bool) -> list[str]:
         if not len(more) or more[0] == "":
             raise ParameterError(f"--grid {name}={text}: a value is missing")
         if len(values) + len(more) > MOST_RUNS:
-            raise ParameterError(f"--grid {name}={text}: must be at most {MOST_RUNS:,} values")
+            raise ParameterError(
+                f"--grid {name}={text}: must be at most {MOST_RUNS:,} values"
+            )
         values += map(str, more)
     (most, times), *_ = Counter(values).most_common(1)
     if times > 1:
@@ -71,39 +74,53 @@ def listed(name: str, text: str, words: bool) -> list[str]:
     return values
 
 
-def grid(base: BaseParameters, axes: list[str], seeds: int = 1) -> list[tuple[str, Any]]:
-    """Label and parameters of every point of a grid given as ``NAME=V1,V2`` texts (see `listed`).
-    Values that are equal, as 0.1 and 1e-1, are one.
+def grid(
+    base: BaseParameters, axes: list[str], seeds: int = 1
+) -> list[tuple[str, Any]]:
+    """Label and parameters of every point of a grid given as ``NAME=V1,V2`` texts (see
+    `listed`). Values that are equal, as 0.1 and 1e-1, are one.
 
     Raises
     ------
     ParameterError
-        If an axis is malformed, named twice, or holds a value that is not allowed, or if there are
-        more than `MOST_RUNS` runs.
+        If an axis is malformed, named twice, or holds a value that is not allowed, or
+        if there are more than `MOST_RUNS` runs.
     """
     values: dict[str, list[str]] = {}
     for text in axes:
         name, sign, several = (part.strip() for part in text.partition("="))
         if not sign or not name or name in values:
-            raise ParameterError(f"--grid {text}: must be NAME=V1,V2,..., each NAME once")
+            raise ParameterError(
+                f"--grid {text}: must be NAME=V1,V2,..., each NAME once"
+            )
         base._known([name])
         texts = listed(name, several, str in base._kinds(name))
-        values[name] = [*{base._read(name, v): v for v in reversed(texts)}.values()][::-1]
+        values[name] = [*{base._read(name, v): v for v in reversed(texts)}.values()][
+            ::-1
+        ]
     runs = seeds * math.prod(map(len, values.values()))
     if runs > MOST_RUNS:
-        raise ParameterError(f"--grid: {runs:,} runs, must be at most {MOST_RUNS:,}; take fewer")
+        raise ParameterError(
+            f"--grid: {runs:,} runs, must be at most {MOST_RUNS:,}; take fewer"
+        )
     points = []
     for point in itertools.product(*values.values()):
-        settings = [f"{name}={value}" for name, value in zip(values, point, strict=True)]
+        settings = [
+            f"{name}={value}" for name, value in zip(values, point, strict=True)
+        ]
         points.append((" ".join(settings), base.parse(settings)))
     return points
 
 
-def _check_distinct(points: list[tuple[str, Any]], system: System, dtype: str | None) -> None:
+def _check_distinct(
+    points: list[tuple[str, Any]], system: System, dtype: str | None
+) -> None:
     """Raise an error if two points of a grid are the same run."""
     labels: dict[str, str] = {}
     for label, p in points:
-        other = labels.setdefault(system.configuration(p, system.precision(dtype)), label)
+        other = labels.setdefault(
+            system.configuration(p, system.precision(dtype)), label
+        )
         if other != label:
             raise ParameterError(
                 f"--grid: {other} and {label} are one run of {system.name}: --until sets its length, "
@@ -112,7 +129,8 @@ def _check_distinct(points: list[tuple[str, Any]], system: System, dtype: str | 
 
 
 def shard(text: str | None, count: int) -> slice:
-    """Part ``i/n`` of a list of jobs, with i counted from 0; the whole list without a text.
+    """Part ``i/n`` of a list of jobs, with i counted from 0; the whole list without a
+    text.
 
     Raises
     ------
@@ -147,7 +165,9 @@ def main(argv: list[str] | None = None) -> int:
         help="hand the jobs to a dask scheduler, e.g. tcp://host:8786",
     )
     where.add_argument(
-        "--shard", metavar="i/n", help="do only part i = 0..n-1 of the jobs, for job arrays"
+        "--shard",
+        metavar="i/n",
+        help="do only part i = 0..n-1 of the jobs, for job arrays",
     )
     args = parser.parse_args(argv)
     _, system = systems.find(args.model)
@@ -156,7 +176,9 @@ def main(argv: list[str] | None = None) -> int:
     points = grid(command.base(args, system), args.grid, len(seeds))
     for name in [text.partition("=")[0].strip() for text in args.grid]:
         if chosen.get(name, "--set") != "--set":
-            raise ParameterError(f"--grid {name}: {chosen[name]} says it, too; give one of them")
+            raise ParameterError(
+                f"--grid {name}: {chosen[name]} says it, too; give one of them"
+            )
     points = [(label, command.reaching(args, system, p)) for label, p in points]
     _check_distinct(points, system, args.dtype)
     if not (args.grid or args.seeds or args.shard or args.scheduler):
@@ -167,9 +189,11 @@ def main(argv: list[str] | None = None) -> int:
         count = f"{len(points)} x {len(seeds)} seeds = {len(points) * len(seeds)} runs"
         print(f"settings: {count}", file=sys.stderr, flush=True)
     store = Path(os.path.realpath(args.out or storage.default_store()))
-    store.mkdir(parents=True, exist_ok=True)  # write errors are found before anything is trained
-    # Runs are assigned to shards before finished ones are removed, so that a shard does not depend
-    # on when it starts.
+    store.mkdir(
+        parents=True, exist_ok=True
+    )  # write errors are found before anything is trained
+    # Runs are assigned to shards before finished ones are removed, so that a shard does
+    # not depend on when it starts.
     tasks = [(label, seed) for label, _ in points for seed in seeds]
     mine = tasks[shard(args.shard, len(tasks))]
     seeds_of: dict[str, list[int]] = {label: [] for label, _ in points}

@@ -1,5 +1,5 @@
-"""All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any kind;
-and a tiny setting of each, for tests and for `verify.device`.
+"""All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for
+any kind; and a tiny setting of each, for tests and for `verify.device`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def of_model(model: registry.Model) -> list[System]:
 
 
 def find(name: str) -> tuple[str, System]:
-    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file with a
-    statement.
+    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file
+    with a statement.
 
     Raises
     ------
@@ -53,7 +53,9 @@ def every() -> dict[str, System]:
     systems: dict[str, System] = {}
     for model in registry.MODELS.values():
         with plugins.skip_on_error(model):
-            systems |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
+            systems |= {
+                f"{model.name}.{short}": s for short, s in of(model.name).items()
+            }
     return systems
 
 
@@ -63,7 +65,9 @@ BLOCK = dict(d_model=8, d_ff=8, batch_size=16)
 SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
 HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
 TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
-COUNTING = dict(length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10)
+COUNTING = dict(
+    length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10
+)
 
 # Keys: system and, after a comma, variant.
 STUDENTS: dict[str, dict[str, Any]] = {
@@ -76,17 +80,23 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "induction_heads.three": HEADS,
     "induction_heads.nineteen": HEADS,
     "induction_heads.all": HEADS,
-    "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
+    "induction_heads.standard": dict(
+        D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS
+    ),
     "induction_heads.bursty": dict(N=6, B=2, **STEPS),
     "positional_semantic.attention": SENTENCES,
-    "positional_semantic.attention, adam": dict(SENTENCES, optimizer="adam", polish=False),
+    "positional_semantic.attention, adam": dict(
+        SENTENCES, optimizer="adam", polish=False
+    ),
     "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
     "positional_semantic.linear": SENTENCES,
     "positional_semantic.linear, adam": dict(SENTENCES, optimizer="adam"),
     "positional_semantic.histogram": COUNTING,
     "associative_memory.factual_recall": dict(batch_size=16, **STEPS),
     "associative_memory.trigger_task": TRIGGER,
-    "associative_memory.trigger_task, transformer": dict(TRIGGER, student="transformer"),
+    "associative_memory.trigger_task, transformer": dict(
+        TRIGGER, student="transformer"
+    ),
     "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
     "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
     "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),

@@ -13,8 +13,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def opener(place, budget=3000):
-    """A function that opens a page, with so many milliseconds of its own time, and gives its
-    document, console messages, and what it asked other hosts for; skips where no browser starts.
+    """A function that opens a page, with so many milliseconds of its own time, and
+    gives its document, console messages, and what it asked other hosts for; skips where
+    no browser starts.
     """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
@@ -57,7 +58,8 @@ def opener(place, budget=3000):
 
 
 def asked_elsewhere(log):
-    """Hosts that a page on the disk asked for; what the browser wants for itself does not count.
+    """Hosts that a page on the disk asked for; what the browser wants for itself does
+    not count.
 
     A net log ends without its brackets when the browser stops first.
     """

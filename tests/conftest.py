@@ -1,5 +1,5 @@
-"""Shared by all tests: separate processes without the start-up time of an interpreter, and the
-distribution of tests over workers.
+"""Shared by all tests: separate processes without the start-up time of an interpreter,
+and the distribution of tests over workers.
 """
 
 import contextlib
@@ -17,17 +17,24 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process, not a session's few
+os.environ.setdefault(
+    "SYMPY_CACHE_SIZE", "50000"
+)  # all models in one process, not a session's few
 
-# A worker keeps to one core, as there is one per core: what it trains is trained in its process
-# unless a test asks for others, which would import everything once more beside a busy core.
-if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+# A worker keeps to one core, as there is one per core: what it trains is trained in its
+# process unless a test asks for others, which would import everything once more beside
+# a busy core.
+if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(
+    os, "sched_setaffinity"
+):
     _cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
 
 from theory.models import registry
 
-gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
+gc.set_threshold(
+    100_000
+)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
 OWN = ("theory", "simulate", "verify", "papers", "linear_attention")  # it is installed
@@ -44,7 +51,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     if config.getvalue("dist") != "loadfile":
         return None
-    # In the order of collection, which begins with the site: last, it would run beside nobody.
+    # In the order of collection, which begins with the site: last, it would run beside
+    # nobody.
     config.option.loadscopereorder = False
     return ByModel(config, log)
 
@@ -55,8 +63,9 @@ def pytest_collection_finish() -> None:
 
 
 def _scope(nodeid: str) -> str:
-    """The model that a test names, or its file most often; its file where none stands out, and for
-    students, who derive little. One for the site, which is built of what its pages have derived.
+    """The model that a test names, or its file most often; its file where none stands
+    out, and for students, who derive little. One for the site, which is built of what
+    its pages have derived.
     """
     path, _, own = nodeid.partition("::")
     named = [name for name in registry.MODELS if name in own]
@@ -78,11 +87,12 @@ def _foremost(path: str) -> str:
 
 @pytest.fixture(scope="session")
 def forked(tmp_path_factory) -> Callable:
-    """Run a function, or a module as ``python -m`` does, in a forked process: returncode, stdout
-    and stderr, as `subprocess.run` returns them.
+    """Run a function, or a module as ``python -m`` does, in a forked process:
+    returncode, stdout and stderr, as `subprocess.run` returns them.
 
-    Fork shares what this process has loaded and derived; one real start per wing is kept elsewhere.
-    With ``anew`` the toolkit's own modules are loaded again, as where nothing was loaded.
+    Fork shares what this process has loaded and derived; one real start per wing is
+    kept elsewhere. With ``anew`` the toolkit's own modules are loaded again, as where
+    nothing was loaded.
     """
 
     def run(
@@ -90,7 +100,10 @@ def forked(tmp_path_factory) -> Callable:
     ) -> SimpleNamespace:
         folder = tmp_path_factory.mktemp("process")
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(open(folder / name, "w+")) for name in ("out", "err")]
+            files = [
+                stack.enter_context(open(folder / name, "w+"))
+                for name in ("out", "err")
+            ]
             child = os.fork()
             if child == 0:
                 _become(work, arguments, files, seconds, anew)
@@ -104,7 +117,9 @@ def forked(tmp_path_factory) -> Callable:
     return run
 
 
-def _become(work: Callable | str, arguments: tuple, files: list, seconds: int, anew: bool) -> None:
+def _become(
+    work: Callable | str, arguments: tuple, files: list, seconds: int, anew: bool
+) -> None:
     """Be the process; does not return."""
     code = 1
     gc.freeze()  # a collection would write to, so copy, all that is shared
@@ -113,7 +128,9 @@ def _become(work: Callable | str, arguments: tuple, files: list, seconds: int, a
         for number, file in enumerate(files, 1):
             os.dup2(file.fileno(), number)
         sys.stdout, sys.stderr = (open(k, "w", closefd=False) for k in (1, 2))  # noqa: SIM115
-        warnings.simplefilter("ignore", RuntimeWarning)  # of runpy: the module is loaded
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # of runpy: the module is loaded
         sys.argv = [str(work), *arguments]
         for name in [x for x in sys.modules if anew and x.partition(".")[0] in OWN]:
             del sys.modules[name]

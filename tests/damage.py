@@ -12,14 +12,29 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
         flipped = content[place] ^ (1 << rng.randrange(8))
         return content[:place] + bytes([flipped]) + content[place + 1 :]
     if way == 2:
-        noise = bytes((b + 1 + rng.randrange(255)) % 256 for b in content[place : place + 16])
+        noise = bytes(
+            (b + 1 + rng.randrange(255)) % 256 for b in content[place : place + 16]
+        )
         return content[:place] + noise + content[place + 16 :]
     return bytes(rng.randrange(256) for _ in content)
 
 
 def exchanged(value: object, rng: random.Random) -> object:
-    """A JSON value with one part of it exchanged for a value of some other type, or left out."""
-    others = [None, True, -1, 10**400, 0.5, "", "__import__('os').abort()", [], {}, [[]] * 3]
+    """A JSON value with one part of it exchanged for a value of some other type, or
+    left out.
+    """
+    others = [
+        None,
+        True,
+        -1,
+        10**400,
+        0.5,
+        "",
+        "__import__('os').abort()",
+        [],
+        {},
+        [[]] * 3,
+    ]
     if not isinstance(value, dict | list) or not value or rng.random() < 0.1:
         return rng.choice(others)
     if isinstance(value, dict):

@@ -1,4 +1,6 @@
-"""Firefox without a window, asked by its own protocol (Marionette), for pages on the disk."""
+"""Firefox without a window, asked by its own protocol (Marionette), for pages on the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import pytest
 
 BROWSERS = ("firefox-esr", "firefox")
 FLAGS = ("--headless", "--marionette", "--remote-allow-system-access", "--no-remote")
-# Nothing answers at the proxy's port, so that what a page asks of other hosts is seen and not sent.
+# Nothing answers at the proxy's port, so that what a page asks of other hosts is seen
+# and not sent.
 SETTINGS = {"network.proxy.type": 1}
 for kind in ("http", "ssl"):
     SETTINGS |= {f"network.proxy.{kind}": "127.0.0.1", f"network.proxy.{kind}_port": 9}
@@ -48,7 +51,10 @@ class Firefox:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         settings = SETTINGS | {"marionette.port": port}
-        lines = (f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in settings.items())
+        lines = (
+            f"user_pref({json.dumps(k)}, {json.dumps(v)});\n"
+            for k, v in settings.items()
+        )
         (place / "user.js").write_text("".join(lines))
         self.process = subprocess.Popen(
             [browser, *FLAGS, "--profile", str(place)],
@@ -62,7 +68,9 @@ class Firefox:
             self.process.kill()
             pytest.skip(f"{browser} does not start here")
         self.read()
-        self.ask("WebDriver:NewSession", timeouts={"pageLoad": 300_000, "script": 300_000})
+        self.ask(
+            "WebDriver:NewSession", timeouts={"pageLoad": 300_000, "script": 300_000}
+        )
         self.of_itself(WATCH)
 
     def read(self):
@@ -87,12 +95,16 @@ class Firefox:
     def of_itself(self, script):
         """Run a script of the browser, not of the page."""
         self.ask("Marionette:SetContext", value="chrome")
-        answer = self.ask("WebDriver:ExecuteScript", script=script, args=[], sandbox="system")
+        answer = self.ask(
+            "WebDriver:ExecuteScript", script=script, args=[], sandbox="system"
+        )
         self.ask("Marionette:SetContext", value="content")
         return answer["value"]
 
     def __call__(self, path):
-        """Open a page; give its document, console errors, and what it asked other hosts for."""
+        """Open a page; give its document, console errors, and what it asked other hosts
+        for.
+        """
         self.of_itself(FORGET)
         self.ask("WebDriver:Navigate", url=path.as_uri())
         document = self.ask("WebDriver:GetPageSource")["value"]

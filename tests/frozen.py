@@ -1,12 +1,13 @@
-"""Rows of the verify commands that tests build, and tiny students, are held to numbers that were
-frozen before, `golden/numbers.json`.
+"""Rows of the verify commands that tests build, and tiny students, are held to numbers
+that were frozen before, `golden/numbers.json`.
 
-Could see: samples left out, seeds used twice, a prediction taken from the measurement, in every row
-that any test builds; rows that a test no longer builds. A change that is meant: ``pytest --freeze``
-adds what is new; after removing the file, all tests write it anew. Of two sides that are equal up
-to rounding mean, root mean square and number of their entries are frozen (which entry differs most
-depends on the machine), of what has to vanish the number of entries. Not frozen: residues of
-rounding, and names with an empty list in the file, such as angles between such residues.
+Could see: samples left out, seeds used twice, a prediction taken from the measurement,
+in every row that any test builds; rows that a test no longer builds. A change that is
+meant: ``pytest --freeze`` adds what is new; after removing the file, all tests write it
+anew. Of two sides that are equal up to rounding mean, root mean square and number of
+their entries are frozen (which entry differs most depends on the machine), of what has
+to vanish the number of entries. Not frozen: residues of rounding, and names with an
+empty list in the file, such as angles between such residues.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ import xarray as xr
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests/golden/numbers.json"
 VALUES = ("predicted", "measured", "tolerance", "standard_error", "resolution")
-# Students in single precision differ by rounding between machines, amplified by training: measured
-# with and without AVX2 and AVX-512, up to 1e-4 in values, 3e-3 in standard errors, and 3e-2 in
-# resolutions, where the rule for largest deviations reads the correlation of neighbouring times.
+# Students in single precision differ by rounding between machines, amplified by
+# training: measured with and without AVX2 and AVX-512, up to 1e-4 in values, 3e-3 in
+# standard errors, and 3e-2 in resolutions, where the rule for largest deviations reads
+# the correlation of neighbouring times.
 PART, OF_SCATTER, OF_RESOLUTION = 1e-3, 1e-2, 1e-1
 ROUNDING = 1e-8  # absolute; no row means to measure less
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -37,29 +39,36 @@ PLACE = re.compile(r", \(\d")  # an entry of an array, in the name of an equatio
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
 rows: list[str] = []  # names of all rows
-reading: list[str] = []  # a test of `verify`, of which notes and number of rows are held, too
+reading: list[
+    str
+] = []  # a test of `verify`, of which notes and number of rows are held, too
 
 
 def hold(key: str, *values: float | None) -> None:
-    """Compare numbers with the frozen ones of their name when the test ends; the first two are of
-    one size.
+    """Compare numbers with the frozen ones of their name when the test ends; the first
+    two are of one size.
     """
     built.append((key, [None if v is None else float(f"{v:.7g}") for v in values]))
 
 
 def hold_all(key: str, found: Any, loosely: bool = False) -> None:
-    """Hold whatever is in mappings, sequences, datasets, arrays, and the numbers in texts, but for
-    residues; loosely, where the last printed digit of a text may be another on other machines.
+    """Hold whatever is in mappings, sequences, datasets, arrays, and the numbers in
+    texts, but for residues; loosely, where the last printed digit of a text may be
+    another on other machines.
     """
     if isinstance(found, str):  # printed with few digits
-        seen = [float(n) for n in NUMBER.findall(found) if "e" not in n]  # others are residues
+        seen = [
+            float(n) for n in NUMBER.findall(found) if "e" not in n
+        ]  # others are residues
         if loosely:
             hold(key, 1.0, 1.0, None, None, *seen)
         found = [] if loosely else seen
     if isinstance(found, Mapping | xr.Dataset):
         for name, part in found.items():
             hold_all(f"{key} | {name}", part, loosely)
-    elif isinstance(found, list | tuple) and not all(isinstance(x, int | float) for x in found):
+    elif isinstance(found, list | tuple) and not all(
+        isinstance(x, int | float) for x in found
+    ):
         for k, part in enumerate(found):
             hold_all(f"{key} | {k}", part, loosely)
     elif (x := np.asarray(found)).dtype.kind in "fiub" and x.size:
@@ -72,7 +81,9 @@ def hold_all(key: str, found: Any, loosely: bool = False) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--freeze``."""
     parser.addoption(
-        "--freeze", action="store_true", help="add rows and ends of students as they are now"
+        "--freeze",
+        action="store_true",
+        help="add rows and ends of students as they are now",
     )
 
 
@@ -106,13 +117,20 @@ def holds(key: str, row: list[Any], frozen: dict[str, list[Any]]) -> bool:
 
 
 def same(row: list[Any], was: list[Any]) -> bool:
-    """Whether all values of two rows agree, predicted and measured on their common scale."""
+    """Whether all values of two rows agree, predicted and measured on their common
+    scale.
+    """
     scale = max((abs(x) for x in (*was[:2], *row[:2]) if x == x), default=0.0)
     parts = (PART * scale, PART * scale, *(OF_SCATTER * abs(x or 0) for x in was[2:4]))
     apart = (*parts, *(OF_RESOLUTION * abs(x or 0) for x in was[4:]))
     return len(row) == len(was) and all(
         (a is None) == (b is None)
-        and (a == b or a is None or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= most)
+        and (
+            a == b
+            or a is None
+            or (math.isnan(a) and math.isnan(b))
+            or abs(a - b) <= most
+        )
         for a, b, most in zip(row, was, apart, strict=False)
     )
 
@@ -133,18 +151,27 @@ def _watch() -> None:
     def remember(self: Any, *given: Any, **more: Any) -> None:
         right(self, *given, **more)
         frame, sides, entries = sys._getframe(1), None, None
-        while frame.f_code.co_filename in (check.__file__, "<string>"):  # its own functions
-            sides = frame.f_locals.get("right") if "gap" in frame.f_locals else sides  # identity
+        while frame.f_code.co_filename in (
+            check.__file__,
+            "<string>",
+        ):  # its own functions
+            sides = (
+                frame.f_locals.get("right") if "gap" in frame.f_locals else sides
+            )  # identity
             entries = frame.f_locals.get("off", frame.f_locals.get("measured", entries))
             frame = frame.f_back
         if not _ours(frame):
             return
         key = f"{self.equation} | {self.name}"
         rows.append(key)
-        if PLACE.search(self.equation):  # of the entry that differs most: depends on the machine
+        if PLACE.search(
+            self.equation
+        ):  # of the entry that differs most: depends on the machine
             return
         differs = abs(self.predicted) * PART / 10 < abs(self.predicted - self.measured)
-        seen = self.standard_error is not None and (differs or "largest deviation" not in self.name)
+        seen = self.standard_error is not None and (
+            differs or "largest deviation" not in self.name
+        )
         sized = seen or (self.predicted and differs) or self.bound
         if sized and max(abs(self.predicted), abs(self.measured)) > ROUNDING:
             hold(key, *(getattr(self, name) for name in VALUES))
@@ -187,5 +214,8 @@ class Keeper:
 
     def pytest_sessionfinish(self) -> None:
         """One row name a line."""
-        lines = (f"{json.dumps(key)}: {json.dumps(self.rows[key])}" for key in sorted(self.rows))
+        lines = (
+            f"{json.dumps(key)}: {json.dumps(self.rows[key])}"
+            for key in sorted(self.rows)
+        )
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

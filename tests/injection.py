@@ -1,8 +1,9 @@
-"""``python -m tests.injection [SYSTEM ...]``: a wrong factor and a wrong sign in every equation
-that a check cites, and what its rows say; renews ``tests/injection.json``.
+"""``python -m tests.injection [SYSTEM ...]``: a wrong factor and a wrong sign in every
+equation that a check cites, and what its rows say; renews ``tests/injection.json``.
 
-A fault multiplies the right-hand side wherever it is read. Each has a process of its own, so that
-nothing derived before hides it. Students are trained once, and kept in the run store.
+A fault multiplies the right-hand side wherever it is read. Each has a process of its
+own, so that nothing derived before hides it. Students are trained once, and kept in the
+run store.
 """
 
 from __future__ import annotations
@@ -29,16 +30,24 @@ from verify.checks.check import Check
 from verify.checks.report import Request
 
 RESULTS = Path(__file__).with_name("injection.json")
-# Commands that train students for half an hour; faults are put into their rows by hand, in
-# tests/verify/test_reward_checks.py and test_training_law_checks.py.
+# Commands that train students for half an hour; faults are put into their rows by hand,
+# in tests/verify/test_reward_checks.py and test_training_law_checks.py.
 ASIDE = ("laws state_tracking",)
-COMMANDS = ("trajectories", "timescales", "laws", "thresholds")  # gradients: tests/verify
+COMMANDS = (
+    "trajectories",
+    "timescales",
+    "laws",
+    "thresholds",
+)  # gradients: tests/verify
 LEAST = 0.05  # relative fault that must be seen
-STUDENTS = {  # that no store keeps, or that are trained where the theory puts them: a command's
+# that no store keeps, or that are trained where the theory puts them: a command's
+STUDENTS = {
     # functions, each with what does not tell its calls apart
     "thresholds positional_semantic": {"each": [], "_gap": ["centre"]}
 }
-NOTES = {  # what takes minutes and makes notes, no rows: a constant of a module, and its value here
+# what takes minutes and makes notes, no rows: a constant of a module, and its value
+# here
+NOTES = {
     "timescales induction_heads": ("verify.induction_heads.gaussian", "HALF_FILLED", ())
 }
 EQUIVALENT = {  # faults that no row can see
@@ -47,7 +56,9 @@ EQUIVALENT = {  # faults that no row can see
 
 
 def put(system: registry.Model, name: str, factor: float) -> None:
-    """Make this process read one equation wrongly; what is made of it has the fault already."""
+    """Make this process read one equation wrongly; what is made of it has the fault
+    already.
+    """
     plain, wrong = equation._WhenRead.__get__, system.wing("theory").equations()[name]
 
     def read(self: Any, of: Any, kind: Any = None) -> Any:
@@ -60,18 +71,25 @@ def put(system: registry.Model, name: str, factor: float) -> None:
 
 
 def names(system: registry.Model) -> set[str]:
-    """Names of equations; not of what flows move and carry, which special solvers integrate."""
+    """Names of equations; not of what flows move and carry, which special solvers
+    integrate.
+    """
     theory = system.wing("theory")
     flows = theory.flows().values()
-    carried = {x.name for f in flows for x in f.state}.union(*(f.observables for f in flows))
+    carried = {x.name for f in flows for x in f.state}.union(
+        *(f.observables for f in flows)
+    )
     return set(theory.equations()) - carried - EQUIVALENT.keys()
 
 
-def found(command: str, system: registry.Model, memory: joblib.Memory, *fault: Any) -> Any:
-    """Checks of a command by a process of its own, with a fault of `put` or none; and `names`.
+def found(
+    command: str, system: registry.Model, memory: joblib.Memory, *fault: Any
+) -> Any:
+    """Checks of a command by a process of its own, with a fault of `put` or none; and
+    `names`.
 
-    Where the command ends in an error, that. What `STUDENTS` names is in `memory`, from the run
-    without a fault.
+    Where the command ends in an error, that. What `STUDENTS` names is in `memory`, from
+    the run without a fault.
     """
     out, into = os.pipe()
     if (child := os.fork()) == 0:
@@ -105,8 +123,12 @@ def cites(check: Check, name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
 
 
-def inject(command: str, system: registry.Model, only: str = "*") -> list[dict[str, Any]]:
-    """Every name that rows of a command cite, by both faults: which of its own rows fail."""
+def inject(
+    command: str, system: registry.Model, only: str = "*"
+) -> list[dict[str, Any]]:
+    """Every name that rows of a command cite, by both faults: which of its own rows
+    fail.
+    """
     with tempfile.TemporaryDirectory() as folder:
         return _inject(command, system, only, joblib.Memory(folder, verbose=0))
 
@@ -119,10 +141,14 @@ def _inject(
         raise SystemExit(f"error: verify.{command} {system.name}: {sound}")
     checks, equations = sound
     if failing := [c.id for c in checks if c.verdict == "FAIL"]:
-        raise SystemExit(f"error: verify.{command} {system.name}: fails without a fault: {failing}")
+        raise SystemExit(
+            f"error: verify.{command} {system.name}: fails without a fault: {failing}"
+        )
     rows = []
     wanted = sorted(
-        n for n in equations if any(cites(c, n) for c in checks) and fnmatch.fnmatchcase(n, only)
+        n
+        for n in equations
+        if any(cites(c, n) for c in checks) and fnmatch.fnmatchcase(n, only)
     )
     for name in progress.each(wanted, "equations"):
         own = [c for c in checks if cites(c, name)]
@@ -132,10 +158,17 @@ def _inject(
             failing = (
                 now[:160]
                 if isinstance(now, str)
-                else sorted({c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"})
+                else sorted(
+                    {c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"}
+                )
             )
             rows.append(
-                {"equation": name, "factor": round(factor, 3), "rows": len(own), "seen by": failing}
+                {
+                    "equation": name,
+                    "factor": round(factor, 3),
+                    "rows": len(own),
+                    "seen by": failing,
+                }
             )
             print(f"{command} {system.name}: {rows[-1]}", flush=True)
     return rows
@@ -143,11 +176,16 @@ def _inject(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; exit code 1 where a fault is not seen."""
-    parser = argparse.ArgumentParser(prog="python -m tests.injection", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.injection", description=__doc__
+    )
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help="all by default")
     parser.add_argument("--command", choices=COMMANDS, help="this one alone")
     parser.add_argument(
-        "--equation", default="*", metavar="PATTERN", help="only these; others keep their results"
+        "--equation",
+        default="*",
+        metavar="PATTERN",
+        help="only these; others keep their results",
     )
     given = parser.parse_args(argv)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -165,8 +203,12 @@ def main(argv: list[str] | None = None) -> int:
                     if not others:  # else some are of what the sources were
                         made["sources"] = digests.sources(model, command)
                     made["rows"] = sorted(others + new, key=lambda row: row["equation"])
-                    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
-    return int(any(not row["seen by"] for made in results.values() for row in made["rows"]))
+                    RESULTS.write_text(
+                        json.dumps(dict(sorted(results.items())), indent=1) + "\n"
+                    )
+    return int(
+        any(not row["seen by"] for made in results.values() for row in made["rows"])
+    )
 
 
 if __name__ == "__main__":

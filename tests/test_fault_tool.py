@@ -1,5 +1,5 @@
-"""The tool that injects faults one at a time into a copy: a fault counts as caught if and only if a
-test fails.
+"""The tool that injects faults one at a time into a copy: a fault counts as caught if
+and only if a test fails.
 """
 
 import ast
@@ -44,8 +44,8 @@ def test_nothing():
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """All faults of the project's files that are listed with equivalents, in the order of one
-    seed.
+    """All faults of the project's files that are listed with equivalents, in the order
+    of one seed.
     """
     tree = tmp_path_factory.mktemp("listed")
     for file in {key.partition(" #")[0] for key in equivalents()}:
@@ -55,8 +55,8 @@ def drawn(tmp_path_factory):
 
 
 def test_a_fault_is_one_change_of_one_expression(drawn):
-    """Of every kind, in the project's own files: with what stood there before, the file is again
-    what it was.
+    """Of every kind, in the project's own files: with what stood there before, the file
+    is again what it was.
     """
     kinds = {f.kind: [g for g in drawn if g.kind == f.kind][:3] for f in drawn}
     assert kinds.keys() >= {"sign", "operator", "dropped", "number", "function"}
@@ -111,7 +111,9 @@ def test_slips_of_meaning(tmp_path):
 
 @pytest.fixture
 def house(tmp_path):
-    """A project with one file and two tests, and a bench beside it, as a script would use it."""
+    """A project with one file and two tests, and a bench beside it, as a script would
+    use it.
+    """
     root = tmp_path / "house"
     (root / "theory").mkdir(parents=True)
     (root / "theory" / "room.py").write_text(CODE)
@@ -140,11 +142,21 @@ print(json.dumps([sorted(calls.bad), untouched[0], found, same]))
 
 @pytest.mark.slow
 def test_what_is_noticed_and_what_is_not(house, tmp_path):
-    """The untouched copy is green, faults in what a test asserts are caught by that test, others
-    survive; message and annotation hold none; the copy ends as it was.
+    """The untouched copy is green, faults in what a test asserts are caught by that
+    test, others survive; message and annotation hold none; the copy ends as it was.
     """
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(house), str(tmp_path / "bench")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        SCRIPT,
+        str(house),
+        str(tmp_path / "bench"),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     bad, failed, found, same = json.loads(done.stdout.splitlines()[-1])
     assert bad == [] and not failed and same
@@ -165,7 +177,17 @@ def test_what_is_noticed_and_what_is_not(house, tmp_path):
 @pytest.mark.slow
 def test_three_faults_at_another_seed(tmp_path):
     """The command itself: definitions of state tracking against theirs."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.faults", "--seed", "3", "--count", "3"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.faults",
+        "--seed",
+        "3",
+        "--count",
+        "3",
+    ]
     command += ["--among", "theory/state_tracking/model/definitions.py"]
     command += ["--tests", "tests/theory/test_definitions.py"]
     done = subprocess.run(

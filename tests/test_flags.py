@@ -17,7 +17,12 @@ from theory.runtime import cli
 ROOT = Path(__file__).parents[1]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 WINGS = ("theory", "simulate", "verify", "papers")
-FILES = [f for wing in WINGS for f in (ROOT / wing).rglob("*.py") if FLAG.search(f.read_text())]
+FILES = [
+    f
+    for wing in WINGS
+    for f in (ROOT / wing).rglob("*.py")
+    if FLAG.search(f.read_text())
+]
 FOREIGN = {"--junitxml", "--short"}  # of other programs
 
 
@@ -34,7 +39,11 @@ def texts(file: Path) -> list[str]:
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
         and isinstance(node.body[0], ast.Expr)
     }
-    nodes = [n for n in ast.walk(tree(file)) if isinstance(n, ast.Constant) and id(n) not in docs]
+    nodes = [
+        n
+        for n in ast.walk(tree(file))
+        if isinstance(n, ast.Constant) and id(n) not in docs
+    ]
     return [n.value for n in nodes if isinstance(n.value, str)]
 
 
@@ -42,8 +51,16 @@ def test_flags_in_messages_are_there():
     """Of some command: those of all commands, and those that a file adds."""
     known = {*(f"--{name}" for name in cli._FLAGS), "--help", "--version", *FOREIGN}
     every = {file: texts(file) for file in FILES}
-    known |= {word for words in every.values() for word in words if FLAG.fullmatch(word)}
-    named = {(flag, file.name) for file in FILES for word in every[file] for flag in FLAG.findall(word)}  # fmt: skip
+    known |= {
+        word for words in every.values() for word in words if FLAG.fullmatch(word)
+    }
+    # fmt: skip
+    named = {
+        (flag, file.name)
+        for file in FILES
+        for word in every[file]
+        for flag in FLAG.findall(word)
+    }
     assert {(flag, file) for flag, file in named if flag not in known} == set()
 
 
@@ -51,12 +68,19 @@ def test_a_flag_before_its_value_is_that_of_the_value():
     """``--seeds {args.seeds}``: the same word twice."""
     seen = 0
     for file in FILES:
-        for message in (n for n in ast.walk(tree(file)) if isinstance(n, ast.JoinedStr)):
+        for message in (
+            n for n in ast.walk(tree(file)) if isinstance(n, ast.JoinedStr)
+        ):
             for text, value in zip(message.values, message.values[1:], strict=False):
-                flag = isinstance(text, ast.Constant) and re.search(r"^--([a-z-]+) $", text.value)
+                flag = isinstance(text, ast.Constant) and re.search(
+                    r"^--([a-z-]+) $", text.value
+                )
                 of = value.value if isinstance(value, ast.FormattedValue) else None
                 if flag and isinstance(of, ast.Attribute):
-                    assert of.attr == flag[1].replace("-", "_"), (file.name, ast.unparse(message))
+                    assert of.attr == flag[1].replace("-", "_"), (
+                        file.name,
+                        ast.unparse(message),
+                    )
                     seen += 1
     assert seen > 5
 
@@ -131,7 +155,9 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("files")
     (place / "table.csv").write_text("t,x\n0,1\n1,2\n")
     (place / "own.py").write_text("def make(N=4):\n    raise SystemExit\n")
-    xr.Dataset({"x": ("t", [1.0])}, attrs={"kind": "other"}).to_netcdf(place / "other.nc")
+    xr.Dataset({"x": ("t", [1.0])}, attrs={"kind": "other"}).to_netcdf(
+        place / "other.nc"
+    )
     return place
 
 
@@ -142,4 +168,6 @@ def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     module, *words = line.split()
     with pytest.raises(ParameterError) as caught:
         importlib.import_module(module).main(words)
-    assert FLAG.findall(str(caught.value))[:1] == [words[0].partition("=")[0]], caught.value
+    assert FLAG.findall(str(caught.value))[:1] == [words[0].partition("=")[0]], (
+        caught.value
+    )

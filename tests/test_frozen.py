@@ -39,7 +39,9 @@ def ours(monkeypatch):
 
 
 def test_all_entries_of_an_identity_are_held(ours):
-    """Also those that agree: one left out, or another sign of both sides, is another row."""
+    """Also those that agree: one left out, or another sign of both sides, is another
+    row.
+    """
 
     def held(*values):
         ours.built.clear()
@@ -47,9 +49,18 @@ def test_all_entries_of_an_identity_are_held(ours):
         return ours.built[-1][1]
 
     key, row = "e | a | sides", held(1.0, 2.0, 4.0)
-    assert ours.built[-1][0] == key and row == [pytest.approx(7 / 3), pytest.approx(7**0.5), 3.0]
+    assert ours.built[-1][0] == key and row == [
+        pytest.approx(7 / 3),
+        pytest.approx(7**0.5),
+        3.0,
+    ]
     assert holds(key, held(1.0, 2.0, 4.0 + 1e-4), {key: [row]})
-    for other in ((1.0, 2.0), (1.0, 2.0, -4.0), (1.0, 2.1, 4.0), (1.0, 2.0, 4.0, 7 / 3)):
+    for other in (
+        (1.0, 2.0),
+        (1.0, 2.0, -4.0),
+        (1.0, 2.1, 4.0),
+        (1.0, 2.0, 4.0, 7 / 3),
+    ):
         assert not holds(key, held(*other), {key: [row]})
     ours.built.clear()
     vanishing("a", "e", [0.0, 1e-17], 1e-9, "why")
@@ -61,7 +72,9 @@ def test_all_entries_of_an_identity_are_held(ours):
 def test_numbers_in_whatever_is_found_are_held(ours):
     """Mappings, arrays, texts; loosely, the last printed digit may be another."""
     ours.built.clear()
-    ours.hold_all("k", {"x": np.array([[3.0, 4.0]]), "y": ["N = 4, off by -0.12", None]})
+    ours.hold_all(
+        "k", {"x": np.array([[3.0, 4.0]]), "y": ["N = 4, off by -0.12", None]}
+    )
     assert ours.built == [
         ("k | x", [3.5, pytest.approx(12.5**0.5), 2.0]),
         ("k | y | 0", [1.94, pytest.approx((8.0072) ** 0.5), 2.0]),
@@ -69,5 +82,7 @@ def test_numbers_in_whatever_is_found_are_held(ours):
     ours.built.clear()
     ours.hold_all("k", "off by 0.98, or 1e-9", loosely=True)
     ((_, row),) = ours.built
-    assert same([1.0, 1.0, None, None, 0.97], row) and not same([1.0, 1.0, None, None, 0.8], row)
+    assert same([1.0, 1.0, None, None, 0.97], row) and not same(
+        [1.0, 1.0, None, None, 0.8], row
+    )
     ours.built.clear()

@@ -1,4 +1,6 @@
-"""Mistakes of users: each is refused in one line with what to type instead, or made right."""
+"""Mistakes of users: each is refused in one line with what to type instead, or made
+right.
+"""
 
 import itertools
 import operator
@@ -16,18 +18,18 @@ import xarray as xr
 
 import verify
 from simulate.training import jobs, pool
-from theory.dynamics import prediction
-from theory.models import registry
 from theory import state_tracking as st
+from theory.call.parameters import ParameterError
+from theory.call.values import report
+from theory.dynamics import prediction
+from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation, Equations, numbers
 from theory.explore import main as explore
-from theory.dynamics.flow import Flow
 from theory.latex import main as latex
+from theory.models import registry
 from theory.onset import main as onset
-from theory.call.parameters import ParameterError
 from theory.runtime import plotting, progress
 from theory.statement import draw, eq, gauss, sample, sizes, sort, teacher, weight
-from theory.call.values import report
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -51,7 +53,9 @@ def test_equations_are_found_by_their_number(model):
         several = isinstance(found, Equations)
         assert (list(found.values()) if several else [found]) == expected
         assert several == (len(expected) > 1)
-    with pytest.raises(ParameterError, match=r"^equation zzz: there is none; nearest are "):
+    with pytest.raises(
+        ParameterError, match=r"^equation zzz: there is none; nearest are "
+    ):
         listed["zzz"]
     assert "zzz" not in listed and listed.get("zzz") is None
 
@@ -61,19 +65,28 @@ def test_several_equations_of_a_number_are_used_as_one():
     found = st.equations()["Eq. (15)"]
     assert found.keys() == st.equations()["15"].keys() >= {"dA_dalpha"}
     assert found.latex().count("\\alpha") >= 3
-    assert "T" in {s.name for e in found.rename({"N": "T"}).values() for s in e.rhs.free_symbols}
+    assert "T" in {
+        s.name for e in found.rename({"N": "T"}).values() for s in e.rhs.free_symbols
+    }
     assert isinstance(st.equations()["c_omega"], Equation)
 
 
 @WHOLE
 def test_forgotten_parentheses(model):
-    """`st.flow.solve`, `st.equations["15"]`: each says what to type, and nothing else is hidden."""
+    """`st.flow.solve`, `st.equations["15"]`: each says what to type, and nothing else
+    is hidden.
+    """
     wing = model.wing("theory")
     for name in ("flow", "flows", "equations", "sections"):
         if not hasattr(wing, name):
             continue
         function = getattr(wing, name)
-        for use in (lambda f: f.solve, lambda f: f["15"], lambda f: [*f], lambda f: f.keys()):
+        for use in (
+            lambda f: f.solve,
+            lambda f: f["15"],
+            lambda f: [*f],
+            lambda f: f.keys(),
+        ):
             with pytest.raises(ParameterError, match=rf"call it first: {name}\(\)"):
                 use(function)
         assert not hasattr(function, "solve") and callable(function)
@@ -92,7 +105,9 @@ def test_a_time_that_is_not_known_says_why():
     """Beside NaN and infinity, and only there."""
     online = registry.find("positional_semantic.online").wing("theory")
     times = online.emergence_times(online.Parameters(eta=1e5))
-    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith("norm and rate change")
+    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith(
+        "norm and rate change"
+    )
     known = online.emergence_times(online.Parameters(batch=None, norm="held"))
     assert known.T_m == np.inf and known.T_m.attrs["absent"] == "does not grow"
     assert known.T_theta > 0 and "absent" not in known.T_theta.attrs
@@ -117,11 +132,17 @@ def test_swapped_arguments():
 
 @pytest.mark.parametrize(
     ("command", "flag", "name"),
-    [(explore, "--out", "x.html"), (latex, "--out", "x.tex"), (onset, "--plot", "x.png")],
+    [
+        (explore, "--out", "x.html"),
+        (latex, "--out", "x.tex"),
+        (onset, "--plot", "x.png"),
+    ],
 )
-def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, monkeypatch):
-    """Refused before any work, with the command that makes it; below the working directory folders
-    are made.
+def test_no_folder_is_made_by_a_misspelled_path(
+    command, flag, name, tmp_path, monkeypatch
+):
+    """Refused before any work, with the command that makes it; below the working
+    directory folders are made.
     """
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -146,7 +167,9 @@ OPERATORS = [
 
 
 def test_words_of_a_statement_refuse_what_they_cannot():
-    """Arithmetic on indices, sorts, functions, arrays without indices; of numbers, what is none."""
+    """Arithmetic on indices, sorts, functions, arrays without indices; of numbers, what
+    is none.
+    """
     place = sort("place", sizes("N"), ordered=True)
     token, direction = sort("token", sizes("S")), sort("direction", 3, vector=True)
     x, f = sample("x", (place,), token), teacher("f", (token,), token)
@@ -154,9 +177,13 @@ def test_words_of_a_statement_refuse_what_they_cannot():
     words = [place, p, x, x(p), f, weight("W", token), gauss("z", direction)]
     for word, act, other in itertools.product(words, OPERATORS, (1, 2.0, p, place)):
         for sides in ((word, other), (other, word)):
-            with pytest.raises(ParameterError, match="index|sort|function|array|less or more"):
+            with pytest.raises(
+                ParameterError, match="index|sort|function|array|less or more"
+            ):
                 act(*sides)
-    for word, act in itertools.product(words, (operator.neg, abs, float, int, list, range)):
+    for word, act in itertools.product(
+        words, (operator.neg, abs, float, int, list, range)
+    ):
         with pytest.raises(ParameterError):
             act(word)
     with pytest.raises(ParameterError, match=r"^place: is an index"):
@@ -196,7 +223,11 @@ def test_a_band_of_what_is_no_ensemble():
     figure, axis = plt.subplots()
     plotting.band(axis, ensemble(1).isel(seed=0), "C0", "one")
     assert axis.get_legend_handles_labels()[1] == ["one"] and len(axis.lines) == 1
-    for wrong in (ensemble(3).to_dataset(name="A"), ensemble(3).expand_dims("L"), [1.0, 2.0]):
+    for wrong in (
+        ensemble(3).to_dataset(name="A"),
+        ensemble(3).expand_dims("L"),
+        [1.0, 2.0],
+    ):
         with pytest.raises(
             ParameterError, match=r"one variable over seed and time, as runs\.A; has"
         ):
@@ -217,7 +248,9 @@ def test_progress_counts_the_epochs_of_a_student(monkeypatch):
     pool.run([work] * 4, [300] * 4, workers=1, what="training 4 students")
     assert seen[0] == "training 4 students: 13% of 300 epochs"
     assert seen[-1] == "training 4 students: 87% of 300 epochs"
-    alike = [jobs.Job("", 3, lambda t, w: True, places=(Path("a"), Path("b")), unit="step")] * 2
+    alike = [
+        jobs.Job("", 3, lambda t, w: True, places=(Path("a"), Path("b")), unit="step")
+    ] * 2
     assert jobs._what(alike) == "training 4 students" and jobs._what([]) == "training"
 
 
@@ -230,7 +263,9 @@ mine()
 """
 
 
-@pytest.mark.parametrize("before", ["", "import sys; sys.excepthook = lambda *_: print('theirs')"])
+@pytest.mark.parametrize(
+    "before", ["", "import sys; sys.excepthook = lambda *_: print('theirs')"]
+)
 def test_a_script_shows_the_line_first(before, tmp_path, forked):
     """Then the caller's own lines, none of the toolkit's; another's hook is theirs."""
     script = tmp_path / "mine.py"
@@ -241,7 +276,9 @@ def test_a_script_shows_the_line_first(before, tmp_path, forked):
         try:
             exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
         except Exception as error:
-            error.with_traceback(error.__traceback__.tb_next)  # as without this function
+            error.with_traceback(
+                error.__traceback__.tb_next
+            )  # as without this function
             sys.excepthook(type(error), error, error.__traceback__)
             sys.exit(1)
 
@@ -252,11 +289,15 @@ def test_a_script_shows_the_line_first(before, tmp_path, forked):
         return
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: N = -3: must be") and len(lines) <= 7
-    assert "mine.py" in lines[1] and "theory" not in "".join(x for x in lines if "File" in x)
+    assert "mine.py" in lines[1] and "theory" not in "".join(
+        x for x in lines if "File" in x
+    )
 
 
 def test_other_errors_and_notebooks(capsys, monkeypatch):
-    """Errors of others keep their traceback, ours under -X dev; a notebook gets the same lines."""
+    """Errors of others keep their traceback, ours under -X dev; a notebook gets the
+    same lines.
+    """
     try:
         raise KeyError("x")
     except KeyError as error:

@@ -1,5 +1,5 @@
-"""A model from another package, written into a temporary folder with its entry point, works with
-every command.
+"""A model from another package, written into a temporary folder with its entry point,
+works with every command.
 """
 
 import textwrap
@@ -139,8 +139,8 @@ print("all served")
 
 
 def test_a_model_of_another_package(tmp_path, monkeypatch, forked):
-    """Derivation, onset, LaTeX, students, a sweep, checks and a ledger, without an edit here; a
-    broken package is named and left out.
+    """Derivation, onset, LaTeX, students, a sweep, checks and a ledger, without an edit
+    here; a broken package is named and left out.
     """
     for name, text in FILES.items():
         path = tmp_path / name
@@ -150,7 +150,9 @@ def test_a_model_of_another_package(tmp_path, monkeypatch, forked):
     monkeypatch.syspath_prepend(tmp_path)
     done = forked(lambda: exec(RUN, {}), seconds=300, anew=True)
     assert done.returncode == 0, done.stderr[-1500:]
-    assert done.stdout.rstrip().endswith("all served") and "1 exact, 0 FAIL" in done.stdout
+    assert (
+        done.stdout.rstrip().endswith("all served") and "1 exact, 0 FAIL" in done.stdout
+    )
     assert (tmp_path / "toy_product/papers/evidence.json").is_file() and list(
         (tmp_path / "sweep").rglob("*.nc")
     )

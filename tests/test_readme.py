@@ -1,5 +1,5 @@
-"""README is correct: its Python runs and prints what stands beside it, its model has the printed
-flow, its commands and flags exist, and it cites what CITATION.cff does.
+"""README is correct: its Python runs and prints what stands beside it, its model has
+the printed flow, its commands and flags exist, and it cites what CITATION.cff does.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ ROWS = [row for row in re.findall(r"^\| `(python -m .*?)\s*\|$", README, re.MULT
 
 
 def test_the_example_prints_what_it_says():
-    """Every line runs; what ``print`` writes is its comment, to the last digit. So do the lines of
-    the site's first page, which starts alike.
+    """Every line runs; what ``print`` writes is its comment, to the last digit. So do
+    the lines of the site's first page, which starts alike.
     """
     names = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -28,7 +28,9 @@ def test_the_example_prints_what_it_says():
     promised = re.findall(r"^print\(.*\)  # (.*)$", EXAMPLE, re.MULTILINE)
     assert len(promised) >= 2 and printed.getvalue().splitlines() == promised
     (cell,) = re.findall(r"^```{code-cell}.*\n([^`]*)", INDEX, re.MULTILINE)
-    lines = [line for line in cell.splitlines() if line.partition("  #")[0] not in EXAMPLE]
+    lines = [
+        line for line in cell.splitlines() if line.partition("  #")[0] not in EXAMPLE
+    ]
     exec("\n".join(lines), names)
 
 
@@ -39,7 +41,9 @@ def test_the_stated_model_has_the_printed_flow(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (equation,) = find(name).wing("theory").derived().flow.equations().values()
     (printed,) = re.findall(r"^\$\$(.*)\$\$$", README, re.MULTILINE)
-    plain = lambda text: re.sub(r"\s|\\(left|right)|[{}]", "", text).replace(r"\frac", "")  # noqa: E731
+    plain = lambda text: re.sub(r"\s|\\(left|right)|[{}]", "", text).replace(
+        r"\frac", ""
+    )  # noqa: E731
     assert plain(equation.latex()) == plain(printed)
     assert len(STATEMENT.replace("\n\n", "\n").splitlines()) == 8
 
@@ -47,7 +51,9 @@ def test_the_stated_model_has_the_printed_flow(monkeypatch, tmp_path):
 def test_the_citation():
     """Title, version and author of CITATION.cff."""
     source = (Path(__file__).parents[1] / "CITATION.cff").read_text()
-    cited = dict(re.findall(r'^(?:  - )?(\w+(?:-\w+)?): "?([^"\n]+)', source, re.MULTILINE)[::-1])
+    cited = dict(
+        re.findall(r'^(?:  - )?(\w+(?:-\w+)?): "?([^"\n]+)', source, re.MULTILINE)[::-1]
+    )
     year = cited["date-released"][:4]
     author = re.search(r"^authors:\n  - name: (.*)", source, re.MULTILINE)[1]
     for field, value in {

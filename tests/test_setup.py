@@ -1,5 +1,5 @@
-"""``make`` sets up with any Python that serves, names what is wrong with others, and takes no
-gigabytes for a GPU that is not there.
+"""``make`` sets up with any Python that serves, names what is wrong with others, and
+takes no gigabytes for a GPU that is not there.
 """
 
 import os
@@ -31,7 +31,9 @@ def script(file, text):
 
 @pytest.fixture
 def setup(tmp_path):
-    """Run the Makefile's set-up with a Python; what it prints, and what pip is asked for."""
+    """Run the Makefile's set-up with a Python; what it prints, and what pip is asked
+    for.
+    """
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
 
@@ -61,7 +63,9 @@ def fake(tmp_path, there):
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere PyTorch has no CUDA")
 @pytest.mark.parametrize("there", [True, False])
 def test_without_a_gpu(setup, tmp_path, there):
-    """The CPU's build, torch alone; one short try, and pip's own index if it is out of reach."""
+    """The CPU's build, torch alone; one short try, and pip's own index if it is out of
+    reach.
+    """
     done, asked = setup(fake(tmp_path, there))
     assert done.returncode == 0, done.stderr
     tries = [line for line in asked if "download.pytorch.org/whl/cpu" in line]
@@ -69,12 +73,15 @@ def test_without_a_gpu(setup, tmp_path, there):
     assert [("install" in line, "--no-deps" in line) for line in tries[1:]] == [
         (True, True)
     ] * there
-    assert asked[-1].endswith("-c constraints.txt -e .") and len(asked) == len(tries) + 1
+    assert (
+        asked[-1].endswith("-c constraints.txt -e .") and len(asked) == len(tries) + 1
+    )
     assert (" 1.3 GB" if there else "up to 6 GB") in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("more", "gpu"), [([], True), (["PIP=--index-url https://mirror.example/simple"], False)]
+    ("more", "gpu"),
+    [([], True), (["PIP=--index-url https://mirror.example/simple"], False)],
 )
 def test_with_a_gpu_or_an_index_of_the_user(setup, tmp_path, more, gpu):
     """PyTorch is what pip takes, with nothing tried before."""
@@ -114,21 +121,36 @@ def test_a_folder_named_theory(wing, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for words in (["-m", wing], ["-c", f"import {wing}"]):
         done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         last = done.stderr.splitlines()[-1]
-        assert done.returncode and f"{tmp_path / 'theory'} hides the toolkit's package" in last
+        assert (
+            done.returncode
+            and f"{tmp_path / 'theory'} hides the toolkit's package" in last
+        )
         assert words[0] == "-c" or (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("command", ["theory.onset", "theory", "simulate", "verify.gradients"])
+@pytest.mark.parametrize(
+    "command", ["theory.onset", "theory", "simulate", "verify.gradients"]
+)
 def test_a_python_without_the_packages(command):
     """As the system's Python in a checkout: one line, for a script the last line."""
     bare = [sys.executable, "-S", "-m", command]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(bare, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        bare, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert sys.executable in done.stderr and "make setup" in done.stderr
     bare[2:] = ["-c", "from theory import state_tracking"]
-    done = subprocess.run(bare, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].startswith(f"ImportError: {sys.executable} lacks packages")
+    done = subprocess.run(
+        bare, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stderr.splitlines()[-1].startswith(
+        f"ImportError: {sys.executable} lacks packages"
+    )

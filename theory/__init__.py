@@ -1,7 +1,9 @@
-"""Solvable theories of how transformers learn: symbolic results that give LaTeX and fast numbers.
+"""Solvable theories of how transformers learn: symbolic results that give LaTeX and
+fast numbers.
 
-The names that a model is written with are imported from here, as in ``from theory import Flow``.
-Each is loaded from its module when it is first used, so that commands do not wait for SymPy.
+The names that a model is written with are imported from here, as in ``from theory
+import Flow``. Each is loaded from its module when it is first used, so that commands do
+not wait for SymPy.
 """
 # ruff: noqa: F401
 
@@ -14,18 +16,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from theory.symbols.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
     from theory.call.arguments import checked
-    from theory.equations.equation import Equation, Equations, table
-    from theory.dynamics.flow import Flow
-    from theory.symbols.notation import array, function, symbol
-    from theory.onset import Onset, of_onset, until
-    from theory.dynamics.optimisers import Optimiser
-    from theory.call.parameters import Allowed, BaseParameters, ParameterError, Preset, Stepped, number, parameter
-    from theory.models.registry import Model
+    from theory.call.parameters import (
+        Allowed,
+        BaseParameters,
+        ParameterError,
+        Preset,
+        Stepped,
+        number,
+        parameter,
+    )
     from theory.call.scope import Limit, Scope, only
-    from theory.symbols.special import gauss_hermite, gauss_legendre
     from theory.call.sweep import by_dimension
+    from theory.dynamics.flow import Flow
+    from theory.dynamics.optimisers import Optimiser
+    from theory.equations.equation import Equation, Equations, table
+    from theory.models.registry import Model
+    from theory.onset import Onset, of_onset, until
+    from theory.symbols.algebra import (
+        delta_gradient,
+        delta_sum,
+        linear_root,
+        proved,
+        vanishes,
+        written_as,
+    )
+    from theory.symbols.notation import array, function, symbol
+    from theory.symbols.special import gauss_hermite, gauss_legendre
 
 MODULES = {
     "symbols.algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
@@ -42,7 +59,10 @@ MODULES = {
     "call.sweep": "by_dimension",
 }
 # Settings of Numba with which kernels start, and take no hours.
-NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}
+NUMBA = {
+    "NUMBA_DISABLE_JIT": ("0?", "0"),
+    "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more"),
+}
 NEEDED = (
     "numpy",
     "scipy",
@@ -59,7 +79,9 @@ PLACES = {name: module for module, names in MODULES.items() for name in names.sp
 
 
 def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Of a command, while its modules are imported; `theory.runtime.cli.run` follows then."""
+    """Of a command, while its modules are imported; `theory.runtime.cli.run` follows
+    then.
+    """
     read = [name for name in os.environ if name.startswith(("SYMPY_", "TQDM_"))]
     if issubclass(kind, Exception) and read:
         _refuse(f"{error}; is a variable of the environment wrong? {', '.join(read)}")

@@ -12,8 +12,8 @@ from sympy.printing.pretty.pretty import PrettyPrinter
 from sympy.printing.pretty.pretty_symbology import pretty_symbol, pretty_use_unicode
 from sympy.printing.pretty.stringpict import prettyForm
 
-from theory.models import plugins, registry
 from theory.equations.equation import Equation
+from theory.models import plugins, registry
 from theory.runtime import cli, output
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
@@ -21,7 +21,9 @@ LONGEST = 3000  # parts of a formula that is drawn, and whose terms are sorted
 
 
 class Drawing(PrettyPrinter):
-    """SymPy's drawing of formulas, in which a word below a letter is not made of small letters."""
+    """SymPy's drawing of formulas, in which a word below a letter is not made of small
+    letters.
+    """
 
     def _print_Symbol(self, symbol: sp.Symbol, bold_name: bool = False) -> prettyForm:
         head, *below = symbol.name.split("_")
@@ -31,7 +33,9 @@ class Drawing(PrettyPrinter):
 
 
 def formula(equation: Equation, room: int) -> list[str]:
-    """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it types it."""
+    """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it
+    types it.
+    """
     parts = sp.preorder_traversal(equation.rhs)
     long = any(True for _ in itertools.islice(parts, LONGEST, None))
     if not long:
@@ -46,10 +50,14 @@ def formula(equation: Equation, room: int) -> list[str]:
 
 
 def spoken(equation: Equation, room: int) -> str:
-    """Text of an equation: name, reference, status and assumptions, with the formula below."""
+    """Text of an equation: name, reference, status and assumptions, with the formula
+    below.
+    """
     notes = "; ".join([equation.reference, equation.status, *equation.assumptions])
     head = output.wrapped(f"{equation.name}  ({notes})", room)
-    return "\n".join([*head, *(f"    {line}" for line in formula(equation, room - 4)), ""])
+    return "\n".join(
+        [*head, *(f"    {line}" for line in formula(equation, room - 4)), ""]
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -66,7 +74,9 @@ def main(argv: list[str] | None = None) -> int:
     if not (args.model or args.json or args.latex or args.wide):
         rows = [(m.name, m.title) for m in registry.TABLE.values()]
         print(output.table(("model", "title"), rows, wide=False))
-        print("\nequations of one: python -m theory MODEL; of all: --wide, --latex, --json")
+        print(
+            "\nequations of one: python -m theory MODEL; of all: --wide, --latex, --json"
+        )
         return 0
     models = [args.model] if args.model else list(registry.MODELS.values())
     listing: dict[str, Any] = {}
@@ -105,14 +115,20 @@ def _lines(m: registry.Model, args: argparse.Namespace) -> list[str]:
     lines = [f"{m.name}: {m.title}\n"]
     derived = getattr(m.wing("theory"), "derived", None)
     if args.model and callable(derived):  # of a statement
-        known = [f"{c.symbol}: entries of {c.weight}, {c.means}" for c in derived().classes]
+        known = [
+            f"{c.symbol}: entries of {c.weight}, {c.means}" for c in derived().classes
+        ]
         lines += [*known, ""]
     for section, equations in m.wing("theory").sections().items():
         if args.model and args.latex is None:
             lines.append(f"{section}\n{'-' * len(section)}")
-            lines += [spoken(e, 10**6 if args.wide else output.width()) for e in equations]
+            lines += [
+                spoken(e, 10**6 if args.wide else output.width()) for e in equations
+            ]
             continue
-        rows = [(e.name, e.reference, e.status, "; ".join(e.assumptions)) for e in equations]
+        rows = [
+            (e.name, e.reference, e.status, "; ".join(e.assumptions)) for e in equations
+        ]
         header = ("equation", "reference", "status", "assumptions")
         lines.append(f"{section}\n{output.table(header, rows, wide=args.wide)}\n")
         if args.latex is not None:

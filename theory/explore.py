@@ -1,4 +1,6 @@
-"""A page to move a model's parameters in: ``python -m theory.explore [MODEL] --out FILE.html``."""
+"""A page to move a model's parameters in: ``python -m theory.explore [MODEL] --out
+FILE.html``.
+"""
 
 import sys
 from pathlib import Path
@@ -17,7 +19,13 @@ def main(argv: list[str] | None = None) -> int:
         "out",
         "fluctuations",
     )
-    parser.add_argument("--runs", type=Path, metavar="FILE", help="netCDF file of students, drawn behind the curves")  # fmt: skip
+    # fmt: skip
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FILE",
+        help="netCDF file of students, drawn behind the curves",
+    )
     args = parser.parse_args(argv)
     path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
     output.writable(str(path))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory.symbols import notation
 from theory.equations import printing
-from theory.models import registry
 from theory.equations.equation import by_number
 from theory.equations.renaming import Renaming
+from theory.models import registry
 from theory.runtime import cli, output
+from theory.symbols import notation
 
 if TYPE_CHECKING:
     from theory.equations.equation import Equation
@@ -86,34 +86,51 @@ def display(equation: Equation) -> str:
 
 
 def fragment(equations: Iterable[Equation]) -> str:
-    """One ``align`` environment with page breaks and one number and label per equation. It needs
-    amsmath only.
+    """One ``align`` environment with page breaks and one number and label per equation.
+    It needs amsmath only.
     """
     made = []
     for e in equations:  # left-aligned, to save width
         first, *others = rows(e)
-        first = first if first.startswith("&") else "&" + first.replace(" &= ", " = ", 1)
-        made.append("  " + " \\notag \\\\*\n  ".join([first, *others]) + f" \\label{{eq:{e.name}}}")
+        first = (
+            first if first.startswith("&") else "&" + first.replace(" &= ", " = ", 1)
+        )
+        made.append(
+            "  "
+            + " \\notag \\\\*\n  ".join([first, *others])
+            + f" \\label{{eq:{e.name}}}"
+        )
     body = " \\\\\n".join(made)
     return f"\\begingroup\\allowdisplaybreaks\n\\begin{{align}}\n{body}\n\\end{{align}}\n\\endgroup"
 
 
-def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UNCHANGED) -> str:
-    """Table of symbols in order of appearance: printed form, meaning (as given in the code), and
-    the equation that defines it or uses it first. Equations are given under their own names.
+def symbols(
+    model: Model, equations: Iterable[Equation], renaming: Renaming = UNCHANGED
+) -> str:
+    """Table of symbols in order of appearance: printed form, meaning (as given in the
+    code), and the equation that defines it or uses it first. Equations are given under
+    their own names.
     """
     listed = list(equations)
     defined = {str(e.lhs): e.name for e in reversed(listed)}
     rows: dict[tuple[str, str], list[str]] = {}
     for part in model.systems or [model]:
         said = Meanings(part)
-        of_part = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
+        of_part = (
+            part.wing("theory").equations()
+            if model.systems
+            else {e.name: e for e in listed}
+        )
         for equation in (e for e in listed if e.name in of_part):
             for x in occurring(equation):
                 name = str(x)
                 printed = printing.expression(renaming.expression(x))
                 means = renaming.words("; ".join(said.of(x)))
-                where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
+                where = (
+                    f"by {defined[name]}"
+                    if name in defined
+                    else f"first in {equation.name}"
+                )
                 row = [f"${printed}$", escape(means), escape(where)]
                 rows.setdefault((printed, means), row)
     head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
@@ -123,12 +140,21 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
 
 def occurring(equation: Equation) -> list[Any]:
     """Symbols, arrays and undefined functions in an equation, without bound ones."""
-    both = (sp.sympify(equation.lhs, strict=True), sp.sympify(equation.rhs, strict=True))
+    both = (
+        sp.sympify(equation.lhs, strict=True),
+        sp.sympify(equation.rhs, strict=True),
+    )
     arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
     functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
     plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
     # SymPy treats the time in dA/dt as bound, but it is printed.
-    plain |= {s for x in both for d in x.atoms(sp.Derivative) for s in d.variables if s.is_Symbol}
+    plain |= {
+        s
+        for x in both
+        for d in x.atoms(sp.Derivative)
+        for s in d.variables
+        if s.is_Symbol
+    }
     return [
         x
         for kind in (plain - {a.label for a in arrays}, arrays, functions)
@@ -137,8 +163,9 @@ def occurring(equation: Equation) -> list[Any]:
 
 
 class Meanings:
-    """Meanings of a model's symbols. They are taken from the modules that define the symbols,
-    otherwise from the parameters, otherwise from modules that a system shares with its family.
+    """Meanings of a model's symbols. They are taken from the modules that define the
+    symbols, otherwise from the parameters, otherwise from modules that a system shares
+    with its family.
     """
 
     def __init__(self, model: Model) -> None:
@@ -147,12 +174,18 @@ class Meanings:
         kind = getattr(model.wing("theory"), "Parameters", None)
         fields = dataclasses.fields(kind) if kind else ()
         beside = tuple(
-            f"{room}.{m.name.rpartition('.')[2]}." for m in registry.TABLE.values() if m.beside
+            f"{room}.{m.name.rpartition('.')[2]}."
+            for m in registry.TABLE.values()
+            if m.beside
         )
         self._own = notation.meanings(
-            lambda name: f"{name}.".startswith(f"{room}.") and not f"{name}.".startswith(beside)
+            lambda name: (
+                f"{name}.".startswith(f"{room}.") and not f"{name}.".startswith(beside)
+            )
         )
-        self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
+        self._fields = {
+            f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")
+        }
         if model.stated:
             meanings = model.wing("theory").derived().meanings
             self._fields = {k: [v] for k, v in meanings.items()} | self._fields
@@ -162,20 +195,24 @@ class Meanings:
         )
 
     def of(self, x: Any) -> list[str]:
-        """Meanings of a symbol, array or function: usually one; several if modules differ; none if
-        no module states one.
+        """Meanings of a symbol, array or function: usually one; several if modules
+        differ; none if no module states one.
         """
         # A(D) has the meaning of A unless the function has its own.
         alike = (
-            [y for y in self._own if str(y) == str(x)] if isinstance(x, UndefinedFunction) else []
+            [y for y in self._own if str(y) == str(x)]
+            if isinstance(x, UndefinedFunction)
+            else []
         )
         meaning = next((self._own[y] for y in (x, *alike) if y in self._own), None)
         return meaning or self._fields.get(str(x)) or self._shared.get(x, [])
 
 
-def document(title: str, sections: Mapping[str, Iterable[Equation]], end: str = "") -> str:
-    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages only; ``end`` is
-    appended after the sections.
+def document(
+    title: str, sections: Mapping[str, Iterable[Equation]], end: str = ""
+) -> str:
+    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages only;
+    ``end`` is appended after the sections.
     """
     body = "\n".join(
         f"\\section{{{escape(name)}}}\n" + "\n".join(display(e) for e in equations)
@@ -190,12 +227,17 @@ def document(title: str, sections: Mapping[str, Iterable[Equation]], end: str = 
 def main(argv: list[str] | None = None) -> int:
     """Command line: print or write a model's equations as LaTeX."""
     parser = cli.parser(
-        "theory.latex", "The equations of a model as a LaTeX document.", "out", model=True
+        "theory.latex",
+        "The equations of a model as a LaTeX document.",
+        "out",
+        model=True,
     )
     parser.add_argument(
         "--fragment", action="store_true", help="only a numbered align, for \\input"
     )
-    parser.add_argument("--symbols", action="store_true", help="only the table of symbols")
+    parser.add_argument(
+        "--symbols", action="store_true", help="only the table of symbols"
+    )
     parser.add_argument(
         "--equation",
         action="append",
@@ -217,7 +259,9 @@ def main(argv: list[str] | None = None) -> int:
     chosen = list(equations.values())
     if args.equation is not None:
         named = {
-            e.name: e for text in args.equation for e in by_number(text, equations, "--equation")
+            e.name: e
+            for text in args.equation
+            for e in by_number(text, equations, "--equation")
         }
         chosen = list(named.values())
     renaming = Renaming.read(args.rename, chosen)
@@ -232,7 +276,8 @@ def main(argv: list[str] | None = None) -> int:
     else:
         table = f"\\section{{Symbols}}\n{symbols(args.model, chosen, renaming)}\n"
         sections = {
-            name: [renaming.equation(e) for e in part] for name, part in theory.sections().items()
+            name: [renaming.equation(e) for e in part]
+            for name, part in theory.sections().items()
         }
         text = document(args.model.title, sections, table)
     output.write_text(args.out, text)

@@ -15,25 +15,32 @@ from typing import Any
 
 import xarray as xr
 
-from theory.equations import printing
-from theory.models import registry
 from theory.call import scope, sweep
 from theory.call.arguments import misfit
-from theory.equations.equation import Equation
-from theory.call.parameters import BaseParameters, ParameterError, Stepped, most_extreme, stated
-from theory.runtime import cli, output, progress
+from theory.call.parameters import (
+    BaseParameters,
+    ParameterError,
+    Stepped,
+    most_extreme,
+    stated,
+)
 from theory.call.scope import FEWEST
+from theory.equations import printing
+from theory.equations.equation import Equation
+from theory.models import registry
+from theory.runtime import cli, output, progress
 
 
 @dataclass(frozen=True, repr=False)
 class Onset:
-    """Result of a model's onset calculation: numbers, and functions that compute curves, equations
-    and the figure on demand.
+    """Result of a model's onset calculation: numbers, and functions that compute
+    curves, equations and the figure on demand.
 
     Attributes
     ----------
     numbers : dict
-        Results by the theory's names; NaN or infinite where the quantity does not exist.
+        Results by the theory's names; NaN or infinite where the quantity does not
+        exist.
     labels : dict
         Description of each number.
     absent : dict
@@ -51,7 +58,8 @@ class Onset:
     setting : dict
         Parameters behind the results, for the title of the figure.
     times : dict
-        Units of those numbers that are times of an event: what ``emergence_times`` returns.
+        Units of those numbers that are times of an event: what ``emergence_times``
+        returns.
     crossings : dict
         Flow, parameters and event behind those numbers that are times along a flow.
     """
@@ -103,14 +111,17 @@ class Onset:
 
     def __repr__(self) -> str:
         """The numbers."""
-        return f"Onset({', '.join(f'{name}={v:.6g}' for name, v in self.numbers.items())})"
+        return (
+            f"Onset({', '.join(f'{name}={v:.6g}' for name, v in self.numbers.items())})"
+        )
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""
         return f"<pre>{html.escape(self.table())}</pre>"
 
     def certified(self, digits: int = 15) -> dict[str, Any]:
-        """Intervals between which those times are proved to lie that an event of a flow defines.
+        """Intervals between which those times are proved to lie that an event of a flow
+        defines.
 
         Parameters
         ----------
@@ -123,7 +134,9 @@ class Onset:
             If there is none, or one cannot be proved.
         """
         found = {
-            name: flow.certify(p, event=event, until=1.02 * self.numbers[name], digits=digits)
+            name: flow.certify(
+                p, event=event, until=1.02 * self.numbers[name], digits=digits
+            )
             for name, (flow, p, event) in self.crossings.items()
             if 0 < self.numbers[name] < math.inf
         }
@@ -134,9 +147,11 @@ class Onset:
             )
         return found
 
-    def table(self, *, wide: bool = False, certified: Mapping[str, Any] | None = None) -> str:
-        """Numbers as a text table, fitted to the terminal unless ``wide``; with intervals by name
-        in place of those numbers that are certified.
+    def table(
+        self, *, wide: bool = False, certified: Mapping[str, Any] | None = None
+    ) -> str:
+        """Numbers as a text table, fitted to the terminal unless ``wide``; with
+        intervals by name in place of those numbers that are certified.
         """
         proved = certified or {}
         rows = [
@@ -187,15 +202,21 @@ def tabulated(
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Two curves over time in a panel each; of one, the loss on the left and all else on the right.
+    """Two curves over time in a panel each; of one, the loss on the left and all else
+    on the right.
 
-    Dotted lines are times, thin ones other numbers: those that the attribute ``marks`` of a curve
-    names, all times by default.
+    Dotted lines are times, thin ones other numbers: those that the attribute ``marks``
+    of a curve names, all times by default.
     """
     from theory.runtime import plotting  # loads matplotlib: for figures alone
 
     panels = [
-        (title, curve, list(map(str, curve.data_vars)), curve.attrs.get("marks", result.times))
+        (
+            title,
+            curve,
+            list(map(str, curve.data_vars)),
+            curve.attrs.get("marks", result.times),
+        )
         for title, curve in result.curves().items()
     ]
     if len(panels) == 1:
@@ -210,23 +231,42 @@ def draw(result: Onset, axes: Any) -> None:
         for name in (x for x in names if not x.endswith(("_bias", "_sd"))):
             axis.plot(curve[time], curve[name], label=name)
             plotting.errors(axis, curve, name)
-        for event, line, style in ((True, axis.axvline, ":"), (False, axis.axhline, "-")):
+        for event, line, style in (
+            (True, axis.axvline, ":"),
+            (False, axis.axhline, "-"),
+        ):
             shown = {
                 k: v
                 for k in marks
-                if (k in result.times) == event and math.isfinite(v := result.numbers[k])
+                if (k in result.times) == event
+                and math.isfinite(v := result.numbers[k])
             }
-            shown = dict(sorted(shown.items(), key=lambda item: item[1]))  # as from left to right
-            label = "; ".join(f"{k} = {v:.4g}" if event else k for k, v in shown.items())
+            shown = dict(
+                sorted(shown.items(), key=lambda item: item[1])
+            )  # as from left to right
+            label = "; ".join(
+                f"{k} = {v:.4g}" if event else k for k, v in shown.items()
+            )
             for k, value in enumerate(shown.values()):
-                line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=None if k else label)
+                line(
+                    value,
+                    color="0.6",
+                    lw=0.8,
+                    ls=style,
+                    zorder=0,
+                    label=None if k else label,
+                )
         axis.set(xlabel=f"${time}$", title=title, xlim=(0, float(curve[time][-1])))
         plotting.below(axis)
 
 
 def in_few_steps(p: Any, result: Onset) -> list[str]:
-    """A note if descent takes few steps until the last of the times: theory takes it as a flow."""
-    times = {n: result.numbers[n] for n in result.times if 0 < result.numbers[n] < math.inf}
+    """A note if descent takes few steps until the last of the times: theory takes it as
+    a flow.
+    """
+    times = {
+        n: result.numbers[n] for n in result.times if 0 < result.numbers[n] < math.inf
+    }
     if not times or not hasattr(p, "run_to"):
         return []
     last = max(times, key=times.__getitem__)
@@ -242,8 +282,8 @@ def in_few_steps(p: Any, result: Onset) -> list[str]:
 
 
 def until(*aliases: str) -> Callable[[Callable], Callable]:
-    """Decorator: let the keyword ``until``, the length of a run, also be given under the name of
-    the model's time.
+    """Decorator: let the keyword ``until``, the length of a run, also be given under
+    the name of the model's time.
 
     Parameters
     ----------
@@ -257,7 +297,9 @@ def until(*aliases: str) -> Callable[[Callable], Callable]:
             for alias in aliases:
                 if alias in more:
                     if "until" in more:
-                        raise ParameterError(f"{alias} = {more[alias]}: is the same as until")
+                        raise ParameterError(
+                            f"{alias} = {more[alias]}: is the same as until"
+                        )
                     more["until"] = more.pop(alias)
             return function(*given, **more)
 
@@ -274,11 +316,15 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     def at_a_point(p: BaseParameters, fluctuations: bool = False) -> xr.Dataset:
         result = onset(p, fluctuations=True) if fluctuations else onset(p)
         if not result.times:  # of a grid, perhaps at some points only
-            return xr.Dataset(attrs={"absent": "; ".join(["nothing emerges", *result.notes])})
+            return xr.Dataset(
+                attrs={"absent": "; ".join(["nothing emerges", *result.notes])}
+            )
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
-        for (event, unit), error in itertools.product(result.times.items(), ("", "_bias", "_sd")):
+        for (event, unit), error in itertools.product(
+            result.times.items(), ("", "_bias", "_sd")
+        ):
             if (name := event + error) not in result.numbers:
                 continue
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
@@ -288,7 +334,9 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         found = xr.Dataset(times)
         return p.timed(found) if isinstance(p, Stepped) else found
 
-    def emergence_times(p: Any = None, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
+    def emergence_times(
+        p: Any = None, *, beyond: bool = False, **fields: Any
+    ) -> xr.Dataset:
         """Times at which a mechanism emerges, the times among the numbers of `onset`.
 
         Parameters
@@ -298,26 +346,29 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, which become dimensions of the result; lists as long as each other are
-            read as pairs, DataArrays of different dimensions give a table. Of a statement also
-            ``fluctuations=True``, which adds ``t_bias`` and ``t_sd`` to every time ``t``.
+            Arrays of fields, which become dimensions of the result; lists as long as
+            each other are read as pairs, DataArrays of different dimensions give a
+            table. Of a statement also ``fluctuations=True``, which adds ``t_bias`` and
+            ``t_sd`` to every time ``t``.
 
         Returns
         -------
         Dataset
-            One variable per event, with description and unit as attributes; infinite or NaN if it
-            never happens, also at single points of a grid, or for the reason in the attribute
-            ``absent``.
+            One variable per event, with description and unit as attributes; infinite or
+            NaN if it never happens, also at single points of a grid, or for the reason
+            in the attribute ``absent``.
 
         Raises
         ------
         ParameterError
-            If the theory does not describe these students (descent in few steps is no flow), if
-            nothing emerges, or a field is unknown.
+            If the theory does not describe these students (descent in few steps is no
+            flow), if nothing emerges, or a field is unknown.
         """
         if not isinstance(p, BaseParameters):
             given = fields or None if p is None else p
-            raise misfit("p", given, next((s.parameters for s in scopes.values()), None))
+            raise misfit(
+                "p", given, next((s.parameters for s in scopes.values()), None)
+            )
         with scope.allow_beyond(beyond):
             found = scope.marked(at_a_point(p, **fields))
         if not found.data_vars:
@@ -357,7 +408,9 @@ def main(argv: list[str] | None = None) -> int:
         onset = registry.optional_module(args.model, "theory", "onset").onset
         noise = {"fluctuations": True} if args.fluctuations else {}
         if noise.keys() - inspect.signature(onset).parameters:
-            raise ParameterError("--fluctuations: follow from a statement; this model is by hand")
+            raise ParameterError(
+                "--fluctuations: follow from a statement; this model is by hand"
+            )
         result = onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
@@ -368,20 +421,26 @@ def main(argv: list[str] | None = None) -> int:
         answer |= {"notes": notes, "parameters": p.as_dict()}
         if proved:
             answer["certified"] = {name: of.as_json() for name, of in proved.items()}
-        print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
+        print(
+            output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {}))
+        )
     else:
         print(f"{args.model.name}: {stated(result.setting or p.as_dict())}")
         print(result.table(wide=args.wide, certified=proved))
         if isinstance(p, Stepped) and p.TIME in result.times.values():
             print(f"unit of time: {p.unit_of_time(p.TIME)}")
     if args.latex not in (None, "-") or (args.latex and not args.json):
-        output.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
+        output.write_text(
+            None if args.latex == "-" else Path(args.latex), formulas, stream=remarks
+        )
     for note in () if args.quiet else notes:
         print(f"note: {note}", file=sys.stderr)
     if args.plot is not None:
         from theory.runtime import plotting
 
-        plotting.deliver(result.draw(), args.plot, f"onset_{args.model.name}.png", stream=remarks)
+        plotting.deliver(
+            result.draw(), args.plot, f"onset_{args.model.name}.png", stream=remarks
+        )
     return 0
 
 

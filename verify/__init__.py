@@ -1,5 +1,5 @@
-"""Does the theory predict the students? Checks with verdicts, shown as tables and used for exit
-codes and tests.
+"""Does the theory predict the students? Checks with verdicts, shown as tables and used
+for exit codes and tests.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ __all__ = ["__version__", "ensembles"]
 
 
 def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and students of a shipped ensemble: ``p, runs = ensembles("table_1")``.
+    """Parameters and students of a shipped ensemble: ``p, runs =
+    ensembles("table_1")``.
 
     Parameters
     ----------
     name : str
-        ``table_1`` (five seeds), ``table_1_100`` (a hundred, without entries of attention) and
-        ``table_2`` of the state-tracking paper, ``unequal``, ``demo`` (twenty seeds), or
-        ``draws_2048`` and ``draws_8192`` (redrawn training sets; attention only).
+        ``table_1`` (five seeds), ``table_1_100`` (a hundred, without entries of
+        attention) and ``table_2`` of the state-tracking paper, ``unequal``, ``demo``
+        (twenty seeds), or ``draws_2048`` and ``draws_8192`` (redrawn training sets;
+        attention only).
 
     Raises
     ------

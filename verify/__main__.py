@@ -1,4 +1,6 @@
-"""List the checks: ``python -m verify``; ``python -m verify gradients`` is ``verify.gradients``."""
+"""List the checks: ``python -m verify``; ``python -m verify gradients`` is
+``verify.gradients``.
+"""
 
 from functools import partial
 

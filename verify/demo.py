@@ -1,4 +1,6 @@
-"""The main job, from equations to trained students: ``python -m verify.demo`` (``make demo``)."""
+"""The main job, from equations to trained students: ``python -m verify.demo`` (``make
+demo``).
+"""
 
 import contextlib
 import textwrap
@@ -11,9 +13,9 @@ import xarray as xr
 
 from simulate.state_tracking import __main__ as students
 from theory import latex, onset
-from theory.models import registry
-from theory.call import scope
 from theory import state_tracking as st
+from theory.call import scope
+from theory.models import registry
 from theory.runtime import cli, output, plotting, progress
 from verify.checks import check_table, ensemble_source, report
 from verify.checks.check import Check
@@ -37,9 +39,15 @@ NEXT = "NEXT      python -m verify.trajectories: twenty students; docs/start.md:
 
 
 def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
-    """Table of the students' times beside the predicted ones, and what it says as a sentence."""
-    with warnings.catch_warnings(action="ignore", category=scope.FarOff):  # the table says how far
-        theories = [st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST)]
+    """Table of the students' times beside the predicted ones, and what it says as a
+    sentence.
+    """
+    with warnings.catch_warnings(
+        action="ignore", category=scope.FarOff
+    ):  # the table says how far
+        theories = [
+            st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST)
+        ]
     measured, *predicted = map(half_times, (runs, *theories))
     errors = [f"{rms(x, measured):.1%}" for x in predicted]
     header = ("student", "measured", "by the paper's curve", "by our best theory")
@@ -61,7 +69,11 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
         f"trained   {runs.sizes['seed']} one-block transformers, {int(runs.epoch[-1])} epochs on {p.n_train} sequences each: students.nc"
     )
     quietly(
-        folder / "log.txt", latex.main, "state_tracking", "--out", str(folder / "equations.tex")
+        folder / "log.txt",
+        latex.main,
+        "state_tracking",
+        "--out",
+        str(folder / "equations.tex"),
     )
     yield (
         f"derived   {len(st.equations())} equations, from the model to the dynamics of its order parameters: "
@@ -76,7 +88,9 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
         made = report.collect(report.Request(model, runs=store), command)
         (folder / f"{command}.txt").write_text(made.text(wide=True) + "\n")
         yield f"checked   {len(made.checks)} {what}: {counted(made.checks)}: {command}.txt"
-    yield "\n".join([LEVELS, textwrap.indent(output.table(*made.tables[TITLE]), INDENT[:4])])
+    yield "\n".join(
+        [LEVELS, textwrap.indent(output.table(*made.tables[TITLE]), INDENT[:4])]
+    )
     plotting.save(made.draw and made.draw(), folder / "students.png")
     words = ("state_tracking", *TRAIN[:2], "--plot", str(folder / "onset.png"))
     quietly(folder / "onset.txt", onset.main, *words)
@@ -86,7 +100,11 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
 def counted(checks: Sequence[Check]) -> str:
     """Verdicts in plain words."""
     _, needed, _ = check_table.enough(checks)
-    plain = {"exact": "exact", "FAIL": "fail", "undecided": f"need about {needed} students"}
+    plain = {
+        "exact": "exact",
+        "FAIL": "fail",
+        "undecided": f"need about {needed} students",
+    }
     counts = Counter(plain.get(c.verdict, "agree") for c in checks)
     return ", ".join(f"{counts[word]} {word}" for word in sorted(counts))
 
@@ -99,9 +117,14 @@ def quietly(path: Path, command: Callable[[list[str]], int], *words: str) -> Non
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("verify.demo", "Derive, train, compare: what make demo runs.", model=False)
+    parser = cli.parser(
+        "verify.demo", "Derive, train, compare: what make demo runs.", model=False
+    )
     parser.add_argument(
-        "--folder", type=Path, default=Path("output/demo"), help="where results are written"
+        "--folder",
+        type=Path,
+        default=Path("output/demo"),
+        help="where results are written",
     )
     folder: Path = parser.parse_args(argv).folder
     folder.mkdir(parents=True, exist_ok=True)

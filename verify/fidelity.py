@@ -1,4 +1,6 @@
-"""Accuracy of each level of theory for every seed: ``python -m verify.fidelity [MODEL]``."""
+"""Accuracy of each level of theory for every seed: ``python -m verify.fidelity
+[MODEL]``.
+"""
 
 from functools import partial
 

@@ -1,6 +1,6 @@
-"""Rates of convergence, an exponent in place of a tolerance:
-``python -m verify.rates [MODEL]``. Every flow of a model against descent at steps that are halved,
-by curves and half-way times; and orders that its theory states besides.
+"""Rates of convergence, an exponent in place of a tolerance: ``python -m verify.rates
+[MODEL]``. Every flow of a model against descent at steps that are halved, by curves and
+half-way times; and orders that its theory states besides.
 """
 
 import argparse
@@ -13,15 +13,15 @@ import sympy as sp
 import xarray as xr
 
 from theory import ParameterError
-from theory.models import plugins, registry
 from theory.call.arguments import listed
-from theory.dynamics.flow import Flow
 from theory.call.parameters import Allowed, Stepped, number, shown
+from theory.dynamics.flow import Flow
+from theory.models import plugins, registry
 from theory.runtime import cli, progress
 from verify.checks.check import Check, together, with_notes
+from verify.checks.report import Report, gathered, merged
 from verify.compare.emergence import smooth_crossing
 from verify.compare.exponents import Rate, fitted
-from verify.checks.report import Report, gathered, merged
 
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
 MANY = 4.0  # half-way times in a run
@@ -37,16 +37,18 @@ def rates(
     *,
     rounding: float = ROUNDING,
 ) -> Rate:
-    """Measure with which power of a step the difference between a theory and a measurement shrinks.
+    """Measure with which power of a step the difference between a theory and a
+    measurement shrinks.
 
     Parameters
     ----------
     theory, measured : callable, sequence, or a single value
-        A function of the step, one value per step, or a number, DataArray or Dataset for all steps.
-        A value may also be an array. Curves are compared at the times of ``measured`` at the
-        largest step; between others they are interpolated, and the error of that counts as an
-        error of theirs. Of ``theory = 0`` the exponent of ``measured`` itself is found. A dimension
-        ``seed``, as long at every step, gives standard errors.
+        A function of the step, one value per step, or a number, DataArray or Dataset
+        for all steps. A value may also be an array. Curves are compared at the times of
+        ``measured`` at the largest step; between others they are interpolated, and the
+        error of that counts as an error of theirs. Of ``theory = 0`` the exponent of
+        ``measured`` itself is found. A dimension ``seed``, as long at every step, gives
+        standard errors.
     steps : sequence of float
         Three or more sizes of what is divided: learning rate, 1/N, 1/batch, ...
     order : float or None
@@ -61,26 +63,34 @@ def rates(
     Raises
     ------
     ParameterError
-        For fewer than three different steps, steps that are not positive, sides of another length,
-        values that are not finite or do not fit together, and a single seed.
+        For fewer than three different steps, steps that are not positive, sides of
+        another length, values that are not finite or do not fit together, and a single
+        seed.
 
     Notes
     -----
-    The logarithm of the difference is fitted as ``a + order log(step) + b step + ...``. Without
-    seeds the exponent is Richardson's extrapolation of those between neighbouring steps, and its
-    error the difference of the last two of these. With seeds it is least squares, and its error
-    what the next orders change, and that of leaving out a seed at a time (jackknife), at all steps
-    at once. Of a right theory the extrapolation comes nearer to the order; of a wrong one, whose
-    difference stays, it leads away. Four steps are better than three.
+    The logarithm of the difference is fitted as ``a + order log(step) + b step + ...``.
+    Without seeds the exponent is Richardson's extrapolation of those between
+    neighbouring steps, and its error the difference of the last two of these. With
+    seeds it is least squares, and its error what the next orders change, and that of
+    leaving out a seed at a time (jackknife), at all steps at once. Of a right theory
+    the extrapolation comes nearer to the order; of a wrong one, whose difference stays,
+    it leads away. Four steps are better than three.
     """
     h = listed("steps", steps, Allowed(above=0))
     if len(set(h)) < max(3, len(h)):
-        raise ParameterError(f"steps = {shown(steps)}: must be three or more different sizes")
+        raise ParameterError(
+            f"steps = {shown(steps)}: must be three or more different sizes"
+        )
     order = None if order is None else number("order", order)
     rounding = number("rounding", rounding, Allowed(above=0, below=1))
     falling = np.argsort(-h)
-    values = [_values(*side, h) for side in (("theory", theory), ("measured", measured))]
-    return fitted(h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding))
+    values = [
+        _values(*side, h) for side in (("theory", theory), ("measured", measured))
+    ]
+    return fitted(
+        h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding)
+    )
 
 
 def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
@@ -95,12 +105,16 @@ def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
         raise ParameterError(
             f"{name}: must be a function of the step, or {len(h)} values, one each"
         )
-    return [x.to_dataarray() if isinstance(x, xr.Dataset) else xr.DataArray(x) for x in side]
+    return [
+        x.to_dataarray() if isinstance(x, xr.Dataset) else xr.DataArray(x) for x in side
+    ]
 
 
-def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.ndarray], np.ndarray]:
-    """Differences over seeds and values, in units of each variable's largest value; and their
-    rounding errors.
+def _gaps(
+    pairs: list[list[xr.DataArray]], rounding: float
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Differences over seeds and values, in units of each variable's largest value; and
+    their rounding errors.
     """
     every = [x for pair in pairs for x in pair]
     for pair in pairs:
@@ -110,26 +124,39 @@ def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.nda
                 f"theory, measured: dimensions {shown(sorted(map(str, one)))} and "
                 f"{shown(sorted(map(str, other)))}: must be the same, and values real"
             )
-    times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {"seed", "variable"}
+    times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {
+        "seed",
+        "variable",
+    }
     between = np.zeros(len(pairs))
     for time in times:
         ends = [x[time].values[[0, -1]] for x in every]
-        at = np.unique(pairs[0][1][time].clip(max(e[0] for e in ends), min(e[1] for e in ends)))
+        at = np.unique(
+            pairs[0][1][time].clip(max(e[0] for e in ends), min(e[1] for e in ends))
+        )
         between += [max(_between(x, time, at) for x in pair) for pair in pairs]
         pairs = [[_at(x, time, at) for x in pair] for pair in pairs]
     sizes = [[abs(x).max({*x.dims} - {"variable"}) for x in pair] for pair in pairs]
     try:
         with xr.set_options(arithmetic_join="exact"):
-            unit, other = (functools.reduce(np.maximum, of) for of in zip(*sizes, strict=True))
+            unit, other = (
+                functools.reduce(np.maximum, of) for of in zip(*sizes, strict=True)
+            )
             unit = unit.where(unit > 0, other.where(other > 0, 1.0))
             apart = [(b - a) / unit for a, b in pairs]
     except ValueError as error:
-        raise ParameterError(f"theory, measured: {str(error).splitlines()[0]}") from None
+        raise ParameterError(
+            f"theory, measured: {str(error).splitlines()[0]}"
+        ) from None
     seeds = {x.sizes.get("seed", 0) for x in apart}
     if len(seeds) > 1 or 1 in seeds:
-        raise ParameterError("measured: seeds must be two or more, as many at every step")
+        raise ParameterError(
+            "measured: seeds must be two or more, as many at every step"
+        )
     if not all(np.isfinite(x).all() for x in apart):
-        raise ParameterError("theory, measured: must be finite, at all times and of all seeds")
+        raise ParameterError(
+            "theory, measured: must be finite, at all times and of all seeds"
+        )
     rows = [x.transpose("seed", ..., missing_dims="ignore").values for x in apart]
     floors = [rounding * max(float((x / unit).max()) for x in pair) for pair in sizes]
     if between[0] > np.sqrt((rows[0] ** 2).mean()):
@@ -142,12 +169,14 @@ def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.nda
 
 def _at(x: xr.DataArray, time: Any, at: np.ndarray) -> xr.DataArray:
     """A curve at times, between its own by cubic interpolation."""
-    return x.interp({time: at}, "cubic" if x[time].size > 3 and len(at) > 3 else "linear")
+    return x.interp(
+        {time: at}, "cubic" if x[time].size > 3 and len(at) > 3 else "linear"
+    )
 
 
 def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
-    """Error of `_at`, relative to the largest value: what every second time would add, which is
-    more than the error of all.
+    """Error of `_at`, relative to the largest value: what every second time would add,
+    which is more than the error of all.
     """
     if np.isin(at, x[time]).all():
         return 0.0
@@ -160,8 +189,8 @@ def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
 
 
 def described(flow: Flow, model: registry.Model) -> Any:
-    """Parameters that a flow describes: the defaults, a preset, or one with fields that its scope
-    names.
+    """Parameters that a flow describes: the defaults, a preset, or one with fields that
+    its scope names.
 
     Raises
     ------
@@ -179,7 +208,9 @@ def described(flow: Flow, model: registry.Model) -> Any:
 
 
 def length(flow: Flow, p: Any) -> float:
-    """Time of a run; where parameters have none, ten times that in which something moves by one."""
+    """Time of a run; where parameters have none, ten times that in which something
+    moves by one.
+    """
     if isinstance(p, Stepped) and p.TIME == flow.time.name:
         return getattr(p, p.LENGTH) * p.time_per_step
     begun = flow.descend(p, 1.0, 1)[[x.name for x in flow.state]].to_array().values
@@ -198,8 +229,8 @@ def flow_rows(model: registry.Model) -> Iterator[Check | str]:
 
 
 def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
-    """Exponents in the step: of the curves of all order parameters, and of the times at which those
-    that get somewhere are half-way.
+    """Exponents in the step: of the curves of all order parameters, and of the times at
+    which those that get somewhere are half-way.
 
     Parameters
     ----------
@@ -207,7 +238,8 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     p : Parameters or mapping
         As for `Flow.solve`.
     end : float
-        Length of a run; shorter if nothing moves any more, or a step of a 128th is too large.
+        Length of a run; shorter if nothing moves any more, or a step of a 128th is too
+        large.
     """
     names = [x.name for x in flow.state]
 
@@ -225,18 +257,26 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
         if abs(float(x[-1] - x[0])) > float(x.max() - x.min()) / 2
     }
     events = {
-        f"half-way {x.name}": x - sp.Float(levels[x.name]) for x in flow.state if x.name in levels
+        f"half-way {x.name}": x - sp.Float(levels[x.name])
+        for x in flow.state
+        if x.name in levels
     }
     exact = flow.solve(p, at=[0.0], until=end, events=events)[[*events]]
     end = min(end, MANY * float(exact.to_array().max()))
 
     def crossings(step: float) -> xr.Dataset:
         path = descent(step)
-        found = {f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()}
-        return xr.Dataset(found).fillna(2 * end)  # of one that never comes: off at every step
+        found = {
+            f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()
+        }
+        return xr.Dataset(found).fillna(
+            2 * end
+        )  # of one that never comes: off at every step
 
     def curve(step: float) -> xr.Dataset:
-        return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[names]
+        return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[
+            names
+        ]
 
     for what, theory, measured in (
         ("curves", curve, descent),
@@ -246,11 +286,15 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
             rate = rates(theory, measured, [end / (n << finer) for n in STEPS])
             if rate.verdict != "undecided":
                 break
-        yield rate.check(f"order of descent in its step, {what}, {flow.name}", flow.name)
+        yield rate.check(
+            f"order of descent in its step, {what}, {flow.name}", flow.name
+        )
 
 
 def report(model: registry.Model) -> Report:
-    """Rows of a model: its flows against descent, and orders that its theory states besides."""
+    """Rows of a model: its flows against descent, and orders that its theory states
+    besides.
+    """
     systems = model.systems or [model]
     modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
     groups = [getattr(module, "GROUPS", None) or module.rates for module in modules]
@@ -261,7 +305,9 @@ def report(model: registry.Model) -> Report:
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     what = "With which power of a step a theory is approached: flows by descent, laws by what they leave out."
-    args = cli.parser("verify.rates", what, "json", "wide", "quiet", model="all").parse_args(argv)
+    args = cli.parser(
+        "verify.rates", what, "json", "wide", "quiet", model="all"
+    ).parse_args(argv)
     every = [m for m in registry.TABLE.values() if m.beside or not m.family]
     models, reports = [args.model] if args.model else every, []
     with progress.bar("verify.rates", show=not args.quiet):
@@ -270,7 +316,9 @@ def main(argv: list[str] | None = None) -> int:
                 reports.append(report(model))
     found = merged(reports)
     if not (found.checks or found.notes):
-        raise ParameterError(f"verify.rates: {models[0].name} has no flow, and states no order")
+        raise ParameterError(
+            f"verify.rates: {models[0].name} has no flow, and states no order"
+        )
     args.model = args.model or argparse.Namespace(name="all")
     return found.printed(args)
 

@@ -1,4 +1,6 @@
-"""Emergence times and their scaling against theory: ``python -m verify.timescales [MODEL]``."""
+"""Emergence times and their scaling against theory: ``python -m verify.timescales
+[MODEL]``.
+"""
 
 from functools import partial
 

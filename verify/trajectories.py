@@ -1,4 +1,6 @@
-"""Theory curve against an ensemble of students: ``python -m verify.trajectories [MODEL]``."""
+"""Theory curve against an ensemble of students: ``python -m verify.trajectories
+[MODEL]``.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -11,14 +13,16 @@ from theory import Flow
 from theory.equations import titles
 from theory.runtime import cli, plotting
 from verify.checks import command, ensemble_source
-from verify.compare import tables
 from verify.checks.check import Band
-from verify.compare.curves import compare
 from verify.checks.report import Report, Request
+from verify.compare import tables
+from verify.compare.curves import compare
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line; a CSV file is compared with the model's flow (`verify.compare.tables`)."""
+    """Command line; a CSV file is compared with the model's flow
+    (`verify.compare.tables`).
+    """
     words = sys.argv[1:] if argv is None else argv
     if any(word.partition("=")[0] in ("--columns", "--rows") for word in words):
         return tables.main(argv)
@@ -62,7 +66,9 @@ def overlay(
         for k, (name, (word, colour)) in enumerate(names.items()):
             plotting.band(axis, runs[name], colour, f"{word}, students", width=3)
             style = STYLES[k % len(STYLES)]
-            axis.plot(curve.t, curve[name], "k", ls=style, lw=1, label=f"{word}, {theory}")
+            axis.plot(
+                curve.t, curve[name], "k", ls=style, lw=1, label=f"{word}, {theory}"
+            )
         axis.set(xlabel=clock, ylabel=label)
         plotting.below(axis)
 
@@ -73,7 +79,10 @@ def in_steps(data: xr.Dataset, eta: float) -> xr.Dataset:
 
 
 def trajectories(
-    predict: Callable[..., xr.Dataset], flow: Callable[[], Flow], panels: Panels, band: Band
+    predict: Callable[..., xr.Dataset],
+    flow: Callable[[], Flow],
+    panels: Panels,
+    band: Band,
 ) -> Callable[[Request], Report]:
     """Make the function ``report`` of a model's ``trajectories``.
 
@@ -93,7 +102,9 @@ def trajectories(
         """All curves of the figure against the prediction; the deviation of the flow."""
         p, runs = ensemble_source.get(request)
         curves = predict(p, runs)
-        comparison = compare(curves, runs, dict.fromkeys(map(str, curves.data_vars), band))
+        comparison = compare(
+            curves, runs, dict.fromkeys(map(str, curves.data_vars), band)
+        )
         smooth = flow().solve(p, t=float(runs.t[-1]), at=runs.t.values)
         off = float(np.abs(smooth.loss.values - runs.loss.mean("seed").values).max())
         said = f"largest deviation of the loss from the flow, which has no step size: {off:.4f}"
@@ -108,7 +119,13 @@ def trajectories(
         """Students as bands, the flow as lines, over steps."""
         figure, axes = plotting.figure(1, len(panels), height=2.9)
         curve = flow().solve(p, t=float(runs.t[-1]))
-        overlay(np.atleast_1d(axes), panels, in_steps(runs, p.eta), in_steps(curve, p.eta), STEPS)
+        overlay(
+            np.atleast_1d(axes),
+            panels,
+            in_steps(runs, p.eta),
+            in_steps(curve, p.eta),
+            STEPS,
+        )
         plotting.plt.setp(axes, ylim=(0, None))
         plotting.headline(figure, *titles.of_runs(p, runs))
         return figure

@@ -10,10 +10,14 @@ from theory.models import registry
 
 
 def text(words: object) -> str:
-    """Plain words made safe for a cell of a Markdown table; code in backticks passes through."""
+    """Plain words made safe for a cell of a Markdown table; code in backticks passes
+    through.
+    """
     parts = re.split(r"(`[^`]*`)", " ".join(str(words).split()))
     return "".join(
-        p.replace("|", r"\|") if p.startswith("`") else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
+        p.replace("|", r"\|")
+        if p.startswith("`")
+        else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
         for p in parts
     )
 
@@ -37,7 +41,9 @@ def anchor(kind: str, *names: str) -> str:
 def linked(model: registry.Model, names: Iterable[str]) -> str:
     """Names of equations, each a link to its formula where there is one."""
     known = [n for n in names if n in found_equations(model.name)]
-    return ", ".join(f"[{code(n)}](#{anchor('equation', model.name, n)})" for n in known)
+    return ", ".join(
+        f"[{code(n)}](#{anchor('equation', model.name, n)})" for n in known
+    )
 
 
 @functools.cache
@@ -57,5 +63,7 @@ def below(*notes: str) -> str:
 
 
 def filtered(made: str, kind: str = "") -> str:
-    """A table that `_static/filter.js` gives a field for words and a button per verdict."""
+    """A table that `_static/filter.js` gives a field for words and a button per
+    verdict.
+    """
     return f":::::{{container}} filtered {kind}\n{made}:::::\n"

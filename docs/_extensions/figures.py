@@ -1,6 +1,7 @@
-"""The gallery: figures of the papers, drawn where shipped ensembles, stored runs and theory
-suffice; of the others a small copy is kept. ``python docs/_extensions/figures.py [PAPER ...]``
-renews the copies of those that the store of runs suffices for, with ``DOCS_TRAIN=1`` of all.
+"""The gallery: figures of the papers, drawn where shipped ensembles, stored runs and
+theory suffice; of the others a small copy is kept. ``python docs/_extensions/figures.py
+[PAPER ...]`` renews the copies of those that the store of runs suffices for, with
+``DOCS_TRAIN=1`` of all.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ from theory.runtime import output
 ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
-KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
+KEPT = (
+    ROOT / "docs" / "_static" / "kept"
+)  # small copies, and the commit each was drawn at
 DPI, COLOURS = 144, 256  # of a copy: sharp at the width it is drawn for
 EDGE = 5  # pixels around a thumbnail
-PALETTE = Image.Quantize.MAXCOVERAGE  # keeps pale colours, and rare ones as in a colour bar
+PALETTE = (
+    Image.Quantize.MAXCOVERAGE
+)  # keeps pale colours, and rare ones as in a colour bar
 
 # From ten seconds of computing on, without the store of runs: left to `make docs-all`.
 SLOW = {
@@ -50,8 +55,8 @@ class NeedsTraining(Exception):
 
 @contextlib.contextmanager
 def nothing_trained() -> Iterator[list[Any]]:
-    """Within, an ensemble that is not in the store is refused instead of trained; gives the list
-    of requests to the store.
+    """Within, an ensemble that is not in the store is refused instead of trained; gives
+    the list of requests to the store.
     """
     asked: list[Any] = []
 
@@ -66,11 +71,17 @@ def nothing_trained() -> Iterator[list[Any]]:
         yield asked
 
 
-def make(figure: Figure, paper: str, folder: Path, scale: str) -> tuple[Path | None, bool]:
-    """Draw a figure, None where it needs training; and whether it asked the store of runs."""
+def make(
+    figure: Figure, paper: str, folder: Path, scale: str
+) -> tuple[Path | None, bool]:
+    """Draw a figure, None where it needs training; and whether it asked the store of
+    runs.
+    """
     try:
         with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
-            return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
+            return figure.write(
+                Source(scale, list(range(8)), None, TRAIN), folder
+            ), bool(asked)
         return None, True
     finally:
         plt.close("all")
@@ -80,7 +91,9 @@ def draw(figure: Figure, paper: str, scale: str) -> Path | None:
     """Draw a figure once; None where it needs training."""
     folder = DRAWN / os.environ["DOCS_SOURCES"] / paper
     path = folder / f"figure_{figure.name}.png"
-    if path.is_file() or os.environ.get("DOCS_FIGURES") == "stored":  # a quick look at the text
+    if (
+        path.is_file() or os.environ.get("DOCS_FIGURES") == "stored"
+    ):  # a quick look at the text
         return path if path.is_file() else None
     if (paper, figure.name) in SLOW and not TRAIN:
         return None
@@ -103,7 +116,9 @@ def commits() -> dict[str, str]:
 def picture(paper: str, name: str) -> str:
     """One figure of a paper, drawn once for the whole site."""
     known, scale = of_paper(paper)
-    return shown(draw(known[name], paper, scale), f"Figure {name} of {paper}", known[name], paper)
+    return shown(
+        draw(known[name], paper, scale), f"Figure {name} of {paper}", known[name], paper
+    )
 
 
 def command(paper: str, figure: Figure) -> str:
@@ -113,7 +128,10 @@ def command(paper: str, figure: Figure) -> str:
 
 def copy_of(paper: str, figure: Figure) -> Path | None:
     """The copy that is kept of a figure, if any."""
-    kept = (KEPT / paper / name for name in (f"figure_{figure.name}.png", f"{figure.name}.txt"))
+    kept = (
+        KEPT / paper / name
+        for name in (f"figure_{figure.name}.png", f"{figure.name}.txt")
+    )
     return next((p for p in kept if p.is_file()), None)
 
 
@@ -124,14 +142,18 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
         path = copy_of(paper, figure)
         commit = commits().get(f"{paper}/{figure.name}")
         if commit is None or path is None:
-            return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
+            return (
+                f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
+            )
         said = f" Small copy, drawn at commit {commit}."
     if path.suffix == ".txt":
         return f"**{figure.name}** {figure.caption} {figure.result}{said} {how}\n```text\n{path.read_text()}\n```\n"
     where = os.path.relpath(path, ROOT / "docs")
     alt = json.dumps(f"{title}: {figure.caption}", ensure_ascii=False)
     with Image.open(path) as image:
-        width = round(96 * image.width / image.info["dpi"][0])  # CSS has 96 pixels in an inch
+        width = round(
+            96 * image.width / image.info["dpi"][0]
+        )  # CSS has 96 pixels in an inch
     return (
         f":::{{figure}} /{where}\n:alt: {alt}\n:width: {width}px\n\n"
         f"**{figure.name}** {figure.caption} {figure.result}{said} {how}\n:::\n"
@@ -172,8 +194,8 @@ def thumbnail(path: Path, paper: str) -> Path:
 
 
 def thumbnails(paper: str) -> str:
-    """A crop of each figure of a paper, linked to the whole; one for all figures whose captions
-    differ in numbers alone.
+    """A crop of each figure of a paper, linked to the whole; one for all figures whose
+    captions differ in numbers alone.
     """
     known, scale = of_paper(paper)
     alike: dict[str, list[str]] = {}
@@ -183,8 +205,9 @@ def thumbnails(paper: str) -> str:
     for first, *others in alike.values():
         figure = known[first]
         more = ", ".join(f"[{name}](#{place(paper, name)})" for name in others)
-        said = f"[{first}](#{place(paper, first)}): {figure.caption}" + f" Others: {more}." * bool(
-            others
+        said = (
+            f"[{first}](#{place(paper, first)}): {figure.caption}"
+            + f" Others: {more}." * bool(others)
         )
         path = draw(figure, paper, scale) or copy_of(paper, figure)
         if path is None or path.suffix == ".txt":
@@ -193,12 +216,16 @@ def thumbnails(paper: str) -> str:
         where = os.path.relpath(thumbnail(path, paper), ROOT / "docs")
         words = json.dumps(f"Part of figure {first} of {paper}", ensure_ascii=False)
         target = f"gallery_{paper}.html#{place(paper, first)}"
-        out.append(f":::{{figure}} /{where}\n:alt: {words}\n:target: {target}\n\n{said}\n:::\n")
+        out.append(
+            f":::{{figure}} /{where}\n:alt: {words}\n:target: {target}\n\n{said}\n:::\n"
+        )
     return "\n".join([*out, "::::\n"])
 
 
 def keep(papers: list[str]) -> None:
-    """Renew the copies of figures that take students from the store of runs, or minutes."""
+    """Renew the copies of figures that take students from the store of runs, or
+    minutes.
+    """
     for paper in papers:
         known, scale = of_paper(paper)
         for name, figure in known.items():
@@ -218,11 +245,15 @@ def keep(papers: list[str]) -> None:
                         for word, said in drawn_now.info.items():
                             if isinstance(word, str) and isinstance(said, str):
                                 told.add_text(word, said)
-                        drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
+                        drawn_now.thumbnail(
+                            (drawn_now.width * ratio, drawn_now.height * ratio)
+                        )
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
                         small.save(copy, optimize=True, dpi=(DPI, DPI), pnginfo=told)
             drawn = sorted(
-                (commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items()
+                (
+                    commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}
+                ).items()
             )
             (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
             print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")

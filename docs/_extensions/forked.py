@@ -1,10 +1,12 @@
-"""Build the site: ``forked.py OPTIONS`` is ``python -m sphinx OPTIONS`` in a process that has first
-loaded the libraries and derived the equations of all models. In a parallel build on Linux, kernels
-of pages and the ``python -m`` commands that pages run are forked from it, so that this happens once
-for the whole site instead of seventy times. The table of models is not made before, and packages of
-tutorials are found as in a new process.
+"""Build the site: ``forked.py OPTIONS`` is ``python -m sphinx OPTIONS`` in a process
+that has first loaded the libraries and derived the equations of all models. In a
+parallel build on Linux, kernels of pages and the ``python -m`` commands that pages run
+are forked from it, so that this happens once for the whole site instead of seventy
+times. The table of models is not made before, and packages of tutorials are found as in
+a new process.
 
-This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`` asks the server.
+This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`` asks
+the server.
 """
 
 from __future__ import annotations
@@ -28,29 +30,45 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 INLINE = "module://matplotlib_inline.backend_inline"  # where kernels draw
 LIBRARIES = (
-    *("sympy", "mpmath", "xarray", "netCDF4", "pandas", "numba", "torch", "tqdm", "joblib"),
+    *(
+        "sympy",
+        "mpmath",
+        "xarray",
+        "netCDF4",
+        "pandas",
+        "numba",
+        "torch",
+        "tqdm",
+        "joblib",
+    ),
     *("scipy.optimize", "scipy.integrate", "scipy.stats", "scipy.special", "filelock"),
-    # The backend of kernels is not among them: it registers itself where it is first imported.
+    # The backend of kernels is not among them: it registers itself where it is first
+    # imported.
     *("matplotlib.figure", "matplotlib.backends.backend_agg"),
-    *("IPython", "ipykernel.ipkernel"),  # kernelapp reads the environment when it is imported
+    *(
+        "IPython",
+        "ipykernel.ipkernel",
+    ),  # kernelapp reads the environment when it is imported
 )
 
 
 def build(options: list[str]) -> None:
-    """Run Sphinx, beside the server; does not return. Where a fork may not work, kernels and
-    commands are ordinary processes.
+    """Run Sphinx, beside the server; does not return. Where a fork may not work,
+    kernels and commands are ordinary processes.
     """
     sys.argv = ["sphinx", *options]
     if sys.platform != "linux":
         sphinx()
     cores = os.sched_getaffinity(0)
-    # Libraries that see one core start no threads when they are loaded. A fork would lose them.
+    # Libraries that see one core start no threads when they are loaded. A fork would
+    # lose them.
     keep_to([min(cores)])
     prepare()
     keep_to(cores)
     if len(os.listdir("/proc/self/task")) > 1:
         print(
-            "a library has started threads: nothing is forked, which takes longer", file=sys.stderr
+            "a library has started threads: nothing is forked, which takes longer",
+            file=sys.stderr,
         )
         sphinx()
     ended, building = os.pipe()
@@ -74,7 +92,9 @@ def build(options: list[str]) -> None:
 
 
 def sphinx() -> None:
-    """Run ``python -m sphinx`` here, which draws into files, not as kernels; does not return."""
+    """Run ``python -m sphinx`` here, which draws into files, not as kernels; does not
+    return.
+    """
     importlib.import_module("matplotlib").use("agg")
     runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
 
@@ -106,25 +126,36 @@ def derive() -> None:
 
 
 def lead(app: Any) -> None:
-    """Lead kernels and commands to the server in a parallel build, which keeps each process to one
-    core. Ordinary kernels use all cores.
+    """Lead kernels and commands to the server in a parallel build, which keeps each
+    process to one core. Ordinary kernels use all cores.
     """
     folder = Path(os.environ.get("DOCS_SERVER", ""))
     if folder == Path() or app.parallel == 1:
         return
     python, kernel = folder / "python", folder / "kernels" / "python3" / "kernel.json"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {folder}/socket "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {folder}/socket "$@"\n'
+    )
     python.chmod(0o755)
     kernel.parent.mkdir(parents=True)
-    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
-    kernel.write_text(json.dumps({"argv": argv, "display_name": "Python", "language": "python"}))
+    argv = [
+        str(python),
+        "-m",
+        "ipykernel_launcher",
+        "-f",
+        "{connection_file}",
+        "--log-level=ERROR",
+    ]
+    kernel.write_text(
+        json.dumps({"argv": argv, "display_name": "Python", "language": "python"})
+    )
     os.environ["JUPYTER_PATH"] = str(folder)
     os.environ["PATH"] = os.pathsep.join((str(folder), os.environ["PATH"]))
 
 
 def serve(server: socket.socket, ended: int) -> None:
-    """Fork a process per request, until the build has ended, also by Ctrl-C or a signal: then no
-    process has its end of a pipe any more.
+    """Fork a process per request, until the build has ended, also by Ctrl-C or a
+    signal: then no process has its end of a pipe any more.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.enable()
@@ -139,8 +170,9 @@ def serve(server: socket.socket, ended: int) -> None:
 
 
 def answer(asked: socket.socket, ended: int) -> None:
-    """Run what was asked for in a process, and send its exit code, or end it with the process that
-    asked, as kernels are at the end of their page, or with the build; does not return.
+    """Run what was asked for in a process, and send its exit code, or end it with the
+    process that asked, as kernels are at the end of their page, or with the build; does
+    not return.
     """
     request, files, _, _ = socket.recv_fds(asked, 2**20, 3)
     asked.send(b"taken")
@@ -169,7 +201,9 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     os.chdir(request["folder"])
     keep_to(request["cores"])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    added = [p for p in sys.path[1:] if p not in before]  # the first is the folder of this file
+    added = [
+        p for p in sys.path[1:] if p not in before
+    ]  # the first is the folder of this file
     sys.path[:] = [request["folder"], *filter(None, paths), *added]
     module, *sys.argv[1:] = request["arguments"]
     if not hasattr(sys.modules.get(module), "__path__"):
@@ -179,8 +213,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def ask(place: str, arguments: list[str]) -> int:
-    """Exit code of ``python -m``, run by the server with the files of this process. The usual
-    interpreter runs anything else, and all where the server could not load.
+    """Exit code of ``python -m``, run by the server with the files of this process. The
+    usual interpreter runs anything else, and all where the server could not load.
     """
     request = {
         "arguments": arguments[1:],
@@ -191,11 +225,15 @@ def ask(place: str, arguments: list[str]) -> int:
     taken = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         if arguments[:1] == ["-m"] and not server.connect_ex(place):
-            with contextlib.suppress(ConnectionError):  # it ends before it has taken the request
+            with contextlib.suppress(
+                ConnectionError
+            ):  # it ends before it has taken the request
                 socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
                 taken = server.recv(8)
         if taken:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter sends it to end a kernel
+            signal.signal(
+                signal.SIGINT, signal.SIG_IGN
+            )  # Jupyter sends it to end a kernel
             return (server.recv(1) or b"\x01")[0]
     os.execv(sys.executable, [sys.executable, *arguments])
 

@@ -1,7 +1,8 @@
-"""Directives whose content the toolkit itself writes: equations, ledgers, evidence, commands, API.
+"""Directives whose content the toolkit itself writes: equations, ledgers, evidence,
+commands, API.
 
-Each makes MyST Markdown from the registry, the stored evidence, the ledgers or the parsers, so that
-no page types what the code knows.
+Each makes MyST Markdown from the registry, the stored evidence, the ledgers or the
+parsers, so that no page types what the code knows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from papers import claims, evidence
-from theory.models import registry
 from theory.equations.equation import STATUSES
+from theory.models import registry
 from verify.checks.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +55,14 @@ def equations(model: str) -> str:
     for name, listed in registry.find(model).wing("theory").sections().items():
         out.append(f"## {text(name)}\n")
         for e in listed:
-            assumed = f" Assumes: {text('; '.join(e.assumptions))}." if e.assumptions else ""
+            assumed = (
+                f" Assumes: {text('; '.join(e.assumptions))}." if e.assumptions else ""
+            )
             head = f"{code(e.name)}: {text(e.reference)}; *{e.status}*.{assumed}"
             target = anchor("equation", model, e.name)
-            place = "" if target in met else f"({target})=\n"  # two names may differ in case
+            place = (
+                "" if target in met else f"({target})=\n"
+            )  # two names may differ in case
             met.add(target)
             out.append(f"{place}{head}\n\n$$\n{e.latex()}\n$$\n")
     return "\n".join(out)
@@ -72,8 +77,8 @@ def number(value: Any) -> str:
 
 
 def verified(model: str, commands: Sequence[str] = ()) -> str:
-    """Stored evidence of a model, one table per ``verify`` command (all, or some), one row per kind
-    of check.
+    """Stored evidence of a model, one table per ``verify`` command (all, or some), one
+    row per kind of check.
     """
     system, out = registry.find(model), []
     stored = evidence.load(system)
@@ -88,7 +93,9 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
             continue
         counts = Counter(row["verdict"] for row in record["checks"])
         summary = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
-        out.append(f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n")
+        out.append(
+            f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n"
+        )
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in record["checks"]:
             groups.setdefault(row["id"], []).append(row)
@@ -97,10 +104,18 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
             worst = max(same, key=lambda row: VERDICTS.index(row["verdict"]))
             error = worst["standard_error"]
             detectable = worst["detectable"]
-            tested = sorted({n for row in same for n in re.split(r",\s*", row["equation"])})
-            name = text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"])
-            if not commands:  # the page of the model has all its checks, and is where links lead
-                name = f"[{name}]{{#{anchor('check', system.name, command, worst['id'])}}}"
+            tested = sorted(
+                {n for row in same for n in re.split(r",\s*", row["equation"])}
+            )
+            name = text(
+                worst["name"].partition(",")[0] if len(same) > 1 else worst["name"]
+            )
+            if (
+                not commands
+            ):  # the page of the model has all its checks, and is where links lead
+                name = (
+                    f"[{name}]{{#{anchor('check', system.name, command, worst['id'])}}}"
+                )
             rows.append(
                 [
                     name + below(text(worst.get("why", "")), linked(system, tested)),
@@ -115,7 +130,14 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                     else "nothing",
                 ]
             )
-        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "detectable")
+        header = (
+            "check",
+            "rows",
+            "predicted",
+            "measured",
+            "verdict (worst)",
+            "detectable",
+        )
         out.append(filtered(table(header, rows)))
     return "\n".join(out)
 
@@ -126,17 +148,23 @@ def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Foun
 
 
 def coverage(paper: str) -> str:
-    """How many claims of a paper have each verdict, as computed from the stored evidence."""
+    """How many claims of a paper have each verdict, as computed from the stored
+    evidence.
+    """
     _, ledger, results = _ledger(paper)
     counts = claims.coverage(ledger, results)
     shown = [v for v in counts if counts[v]]
     return (
-        f"{len(ledger)} claims: " + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
+        f"{len(ledger)} claims: "
+        + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown)
+        + "\n"
     )
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
-    """Claims of a paper with computed verdicts: all, of some kinds, or those that name a word."""
+    """Claims of a paper with computed verdicts: all, of some kinds, or those that name
+    a word.
+    """
     model, listed, results = _ledger(paper)
     rows = []
     for c in listed:
@@ -146,7 +174,9 @@ def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> 
             continue
         checks = [a for a in c.evidence("check") if a in results.verdicts]
         links = [f"[{code(a)}](#{anchor('check', model.name, a)})" for a in checks]
-        on = " · ".join(filter(None, (linked(model, c.evidence("equation")), ", ".join(links))))
+        on = " · ".join(
+            filter(None, (linked(model, c.evidence("equation")), ", ".join(links)))
+        )
         said = text(c.says) + below(text(c.note), on)
         rows.append([text(c.id), said, mark(claims.computed(c, results))])
     return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
@@ -156,11 +186,11 @@ def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> 
 
 
 def performance() -> str:
-    """The stored benchmarks: where and when they were taken, then one table per command."""
+    """The stored benchmarks: where and when they were taken, then one table per
+    command.
+    """
     if not PERFORMANCE.is_file():
-        return (
-            "None is stored with this version: `python docs/_extensions/measure.py` takes them.\n"
-        )
+        return "None is stored with this version: `python docs/_extensions/measure.py` takes them.\n"
     stored = json.loads(PERFORMANCE.read_text())
     out = [
         "## Benchmarks\n",
@@ -169,7 +199,9 @@ def performance() -> str:
     ]
     for made in stored["tables"]:
         out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]
-        out.append(table(made["header"], [[text(c) for c in row] for row in made["rows"]]))
+        out.append(
+            table(made["header"], [[text(c) for c in row] for row in made["rows"]])
+        )
         out += [f"{text(note)}\n" for note in made["notes"]]
     return "\n".join(out)
 
@@ -184,7 +216,14 @@ def costs() -> str:
                 if command != evidence.TESTS
                 else f"python -m papers {model.paper} --claims --run {command}"
             )
-            rows.append([said, len(record["checks"]), record["seconds"], f"`{record['commit']}`"])
+            rows.append(
+                [
+                    said,
+                    len(record["checks"]),
+                    record["seconds"],
+                    f"`{record['commit']}`",
+                ]
+            )
     return table(("command", "checks", "seconds", "commit"), rows)
 
 
@@ -199,13 +238,22 @@ def python(place: Path) -> set[Path]:
 
 
 def stating(files: Iterable[Path]) -> int:
-    """Lines of what stands before the derivation: all up to the name `stated`, without imports."""
+    """Lines of what stands before the derivation: all up to the name `stated`, without
+    imports.
+    """
     for file in files:
         body = ast.parse(file.read_text()).body
-        ends = [k for k, x in enumerate(body) if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "stated"]  # fmt: skip
+        # fmt: skip
+        ends = [
+            k
+            for k, x in enumerate(body)
+            if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "stated"
+        ]
         if ends:
             parts = [
-                x for x in body[: ends[0] + 1] if not isinstance(x, ast.Import | ast.ImportFrom)
+                x
+                for x in body[: ends[0] + 1]
+                if not isinstance(x, ast.Import | ast.ImportFrom)
             ]
             return sum(1 + (x.end_lineno or 0) - x.lineno for x in parts)
     return 0
@@ -216,20 +264,30 @@ def imported(files: Iterable[Path]) -> set[Path]:
     paths = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simulate"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "simulate"
+            ):
                 room = ROOT.joinpath(*str(node.module).split("."))
-                paths |= {room.with_suffix(".py"), *(room / f"{x.name}.py" for x in node.names)}
+                paths |= {
+                    room.with_suffix(".py"),
+                    *(room / f"{x.name}.py" for x in node.names),
+                }
     return {file for file in paths if file.is_file()}
 
 
 def sizes() -> str:
-    """Lines that each stated system took: its statement, its theory in all, students of its own
-    (that no other checks use), checks. Then the systems of the examples.
+    """Lines that each stated system took: its statement, its theory in all, students of
+    its own (that no other checks use), checks. Then the systems of the examples.
     """
     models = [m for m in registry.TABLE.values() if m.stated and not m.package]
-    folders = {m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]] for m in models}
+    folders = {
+        m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]]
+        for m in models
+    }
     checks = {name: python(places[2]) for name, places in folders.items()}
-    shared = imported({*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values()))
+    shared = imported(
+        {*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values())
+    )
     rows = []
     for name, (theory, students, _) in folders.items():
         of_students = {*python(students), *imported(checks[name])} - shared
@@ -238,9 +296,17 @@ def sizes() -> str:
         rows.append([f"`{name}`", *counted, sum(counted[1:])])
     for name, (folder, trained, laws) in EXAMPLES.items():
         place = ROOT / "examples" / folder
-        counted = [lines(place.rglob("*.py")), lines(place.glob(trained)), lines(place.glob(laws))]
-        rows.append([f"`{name}`", "", counted[0] - sum(counted[1:]), *counted[1:], counted[0]])
-    return table(("system", "statement", "theory", "own students", "checks", "in all"), rows)
+        counted = [
+            lines(place.rglob("*.py")),
+            lines(place.glob(trained)),
+            lines(place.glob(laws)),
+        ]
+        rows.append(
+            [f"`{name}`", "", counted[0] - sum(counted[1:]), *counted[1:], counted[0]]
+        )
+    return table(
+        ("system", "statement", "theory", "own students", "checks", "in all"), rows
+    )
 
 
 class Generated(SphinxDirective):
@@ -277,6 +343,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     for maker in (*makers, pages.explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
-    # What directives are made of is no file that Sphinx watches: all pages follow this hash.
+    # What directives are made of is no file that Sphinx watches: all pages follow this
+    # hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

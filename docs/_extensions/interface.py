@@ -21,10 +21,18 @@ FIRST = (
 )
 # The same of wings, whose packages export little.
 CALLED = {
-    "theory": ("theory.equations.equation.Equation", "theory.dynamics.flow.Flow", "theory.models.registry.find"),
+    "theory": (
+        "theory.equations.equation.Equation",
+        "theory.dynamics.flow.Flow",
+        "theory.models.registry.find",
+    ),
     "simulate": ("simulate.store.runs.open", "simulate.store.runs.ensemble"),
     "verify": (
-        *("verify.trajectories.compare", "verify.compare.times.emergence_times", "verify.compare.times.exponents"),
+        *(
+            "verify.trajectories.compare",
+            "verify.compare.times.emergence_times",
+            "verify.compare.times.exponents",
+        ),
         *("verify.checks.check.Check", "verify.checks.check_table.table"),
     ),
 }
@@ -39,7 +47,9 @@ def modules() -> list[str]:
     names = []
     for wing in WINGS:
         for path in sorted((ROOT / wing).rglob("*.py")):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+                ".__main__"
+            )
             repeats = name.startswith("simulate.") and path.name == "__main__.py"
             source = path.read_text()
             if 'if __name__ == "__main__":\n    cli.run(' in source and not (
@@ -73,16 +83,22 @@ def commands() -> str:
     out = []
     for module in modules():
         parser = parser_of(module)
-        out.append(f"({module}-command)=\n## `{parser.prog}`\n\n{text(parser.description or '')}\n")
+        out.append(
+            f"({module}-command)=\n## `{parser.prog}`\n\n{text(parser.description or '')}\n"
+        )
         rows = []
         for action in parser._actions:
             if action.help == argparse.SUPPRESS or action.dest == "help":
                 continue
             value = str(action.metavar or "|".join(action.choices or ()))
             takes = not isinstance(action, argparse._StoreTrueAction)
-            flag = " ".join(filter(None, (", ".join(action.option_strings), value * takes)))
+            flag = " ".join(
+                filter(None, (", ".join(action.option_strings), value * takes))
+            )
             rows.append([code(flag), text((action.help or "").replace("%%", "%"))])
-        out.append(table(("argument", "what it is"), rows) if rows else "No arguments.\n")
+        out.append(
+            table(("argument", "what it is"), rows) if rows else "No arguments.\n"
+        )
     return "\n".join(out)
 
 
@@ -91,7 +107,9 @@ def _listed(wing: str) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for path in sorted((ROOT / wing).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[-1] == "__main__" or any(p.startswith("_") and p != "__init__" for p in parts):
+        if parts[-1] == "__main__" or any(
+            p.startswith("_") and p != "__init__" for p in parts
+        ):
             continue
         name = ".".join(parts).removesuffix(".__init__")
         group = ".".join(name.split(".")[:2])
@@ -102,13 +120,17 @@ def _listed(wing: str) -> dict[str, list[str]]:
 
 
 def offered(group: str) -> dict[str, Any]:
-    """What users import from a group, by name: what its package exports, for a wing `CALLED`."""
+    """What users import from a group, by name: what its package exports, for a wing
+    `CALLED`.
+    """
     module = importlib.import_module(group)
     names = sorted(set(getattr(module, "__all__", ())) - {"__version__"}, key=_rank)
     calls = {name: getattr(module, name) for name in names}
     for path in CALLED.get(group, ()):
         place, _, name = path.rpartition(".")
-        calls[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
+        calls[path.removeprefix(f"{group}.")] = getattr(
+            importlib.import_module(place), name
+        )
     return {name: value for name, value in calls.items() if callable(value)}
 
 
@@ -117,19 +139,25 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def called(group: str) -> str:
-    """Table of what users import from a group, each with the first sentence of its docstring."""
+    """Table of what users import from a group, each with the first sentence of its
+    docstring.
+    """
     rows = []
     for name, value in offered(group).items():
         said = re.split(r"\.\s+(?=[A-Z])|\n\n", value.__doc__ or "")[0].rstrip(".")
         place = f"{value.__module__}.{getattr(value, '__qualname__', name)}"
         link = code(name) if "<locals>" in place else f"{{py:obj}}`{name} <{place}>`"
         rows.append([link, text(said.replace("``", "`"))])
-    return f"## What it is imported for\n\n{table(('call', 'what it is'), rows)}" if rows else ""
+    return (
+        f"## What it is imported for\n\n{table(('call', 'what it is'), rows)}"
+        if rows
+        else ""
+    )
 
 
 def api(group: str) -> str:
-    """What users import from a group; then ``automodule`` of all modules, those that define it
-    first.
+    """What users import from a group; then ``automodule`` of all modules, those that
+    define it first.
     """
     wing = group.partition(".")[0]
     made = {value.__module__ for value in offered(group).values()}

@@ -1,5 +1,6 @@
-"""Check the links of the built site: ``python docs/_extensions/links.py output/docs``. Exit code 1
-if one leads nowhere. Links to other hosts are not followed: the site loads nothing from them.
+"""Check the links of the built site: ``python docs/_extensions/links.py output/docs``.
+Exit code 1 if one leads nowhere. Links to other hosts are not followed: the site loads
+nothing from them.
 """
 
 from __future__ import annotations
@@ -60,10 +61,16 @@ def broken(site: dict[Path, Page]) -> list[tuple[str, str]]:
             url = urllib.parse.urlsplit(href)
             if url.scheme or url.netloc:
                 continue
-            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            target = (
+                (path.parent / urllib.parse.unquote(url.path)).resolve()
+                if url.path
+                else path
+            )
             there = site.get(target)
             if not target.exists() or (
-                url.fragment and there and urllib.parse.unquote(url.fragment) not in there.ids
+                url.fragment
+                and there
+                and urllib.parse.unquote(url.fragment) not in there.ids
             ):
                 lost.append((path.name, href))
     return lost

@@ -1,5 +1,6 @@
-"""Mathematics as MathML, made when the site is built: no script is needed. ``_static/fonts`` has
-the font: STIX Two Math and its licence, from the npm package @fontsource/stix-two-math 5.3.0.
+"""Mathematics as MathML, made when the site is built: no script is needed.
+``_static/fonts`` has the font: STIX Two Math and its licence, from the npm package
+@fontsource/stix-two-math 5.3.0.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
 # Commands the converter has no word for.
-SPELLED = {r"{aligned}": "{align*}", r"\\arg\b": r"\\operatorname{arg}", r"\\bm\b": r"\\boldsymbol"}
+SPELLED = {
+    r"{aligned}": "{align*}",
+    r"\\arg\b": r"\\operatorname{arg}",
+    r"\\bm\b": r"\\boldsymbol",
+}
 
 NS = "{http://www.w3.org/1998/Math/MathML}"
-TALL = {NS + x for x in ("mfrac", "msqrt", "mroot", "mtable", "munder", "mover", "munderover")}
+TALL = {
+    NS + x
+    for x in ("mfrac", "msqrt", "mroot", "mtable", "munder", "mover", "munderover")
+}
 ElementTree.register_namespace("", NS.strip("{}"))
 
 
 def tidied(made: str) -> str:
-    """Indices below an exponent instead of behind it; bars that the font can stretch; delimiters
-    around what is one line high do not stretch, since Chromium leaves room beside those that may.
+    """Indices below an exponent instead of behind it; bars that the font can stretch;
+    delimiters around what is one line high do not stretch, since Chromium leaves room
+    beside those that may.
     """
     root = ElementTree.fromstring(made)
     for e in root.iter():
@@ -52,7 +61,9 @@ def mathml(text: str, display: str, where: nodes.Node) -> str:
     try:
         made = convert(text.strip(), display=display)
     except Exception as error:  # the converter has a class for every slip
-        LOG.warning("no MathML of %s: %s %s", text, type(error).__name__, error, location=where)
+        LOG.warning(
+            "no MathML of %s: %s %s", text, type(error).__name__, error, location=where
+        )
         return ""
     if left := re.findall(r"\\[A-Za-z]+", made):
         LOG.warning("no MathML of %s in %s", ", ".join(left), text, location=where)
@@ -68,7 +79,9 @@ def inline(writer: Any, node: nodes.math) -> None:
 def block(writer: Any, node: nodes.math_block) -> None:
     """Write a formula on its own line; one wider than the page scrolls by itself."""
     text = node.astext()
-    if not node.get("no-wrap", node.get("nowrap")) and (r"\\" in text and r"\begin" not in text):
+    if not node.get("no-wrap", node.get("nowrap")) and (
+        r"\\" in text and r"\begin" not in text
+    ):
         text = rf"\begin{{align*}}{text}\end{{align*}}"
     writer.body.append(f'<div class="math">{mathml(text, "block", node)}</div>\n')
     raise nodes.SkipNode

@@ -1,5 +1,5 @@
-"""Notebooks to download, made from executed pages: a first cell that installs the toolkit, and text
-without markup of the site.
+"""Notebooks to download, made from executed pages: a first cell that installs the
+toolkit, and text without markup of the site.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def plain(text: str, page: str, titles: Mapping[str, str]) -> str:
         return f"*{link[1] or titles[target]}*"
 
     text = LINK.sub(words, text)
-    if left := re.search(r"^(`{3}|:{3})\{.*|^\([\w-]+\)=|\{[\w-]+\}`.*", text, re.MULTILINE):
+    if left := re.search(
+        r"^(`{3}|:{3})\{.*|^\([\w-]+\)=|\{[\w-]+\}`.*", text, re.MULTILINE
+    ):
         raise ExtensionError(f"{page}: {left[0]!r} is no Markdown of notebooks")
     return text
 
@@ -79,7 +81,9 @@ def write(app: Sphinx, error: Exception | None) -> None:
         nbformat.write(notebook(executed, page, titles), folder / f"{name}.ipynb")
 
 
-def offer(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+def offer(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any
+) -> None:
     """Below the title of a page: its notebook."""
     for name, of in PAGES.items():
         if of == page:

@@ -1,5 +1,5 @@
-"""A. Bietti: slides 'Some mechanisms in transformers and their emergence' (2025), and the papers
-behind them.
+"""A. Bietti: slides 'Some mechanisms in transformers and their emergence' (2025), and
+the papers behind them.
 """
 
 from pathlib import Path
@@ -41,9 +41,13 @@ def generate() -> str:
         latex.escape(INTRODUCTION),
     ]
     for name, section in associative_memory.sections().items():
-        lines += [f"\\section{{{latex.escape(name)}}}", *(latex.display(e) for e in section)]
         lines += [
-            document.picture(figure, FIGURES[figure].caption) for figure in AFTER.get(name, ())
+            f"\\section{{{latex.escape(name)}}}",
+            *(latex.display(e) for e in section),
+        ]
+        lines += [
+            document.picture(figure, FIGURES[figure].caption)
+            for figure in AFTER.get(name, ())
         ]
     lines += [
         "\\section{Derivatives against autograd}",

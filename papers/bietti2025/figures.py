@@ -12,7 +12,12 @@ from simulate.associative_memory import noisy_bigram as bigram_students
 from simulate.associative_memory import superposition as memories
 from simulate.associative_memory.noisy_bigram import CUTS
 from simulate.training.pool import one_thread
-from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
+from theory.associative_memory import (
+    factual_recall,
+    gradient_memory,
+    noisy_bigram,
+    superposition,
+)
 from theory.runtime import plotting
 from verify.associative_memory import factual_recall as recall_checks
 from verify.trajectories import STEPS, in_steps, overlay
@@ -20,8 +25,8 @@ from verify.trajectories import STEPS, in_steps, overlay
 
 @plotting.panels(1, 3, height=2.9, legends=False)
 def recall(source: Source, *axes: Any) -> None:
-    """Factual recall: loss, its two parts, and attention and value gains, students against the
-    flow.
+    """Factual recall: loss, its two parts, and attention and value gains, students
+    against the flow.
     """
     p = factual_recall.Parameters()
     runs = source.train_on_cpu(recall_students.train, p, source.few(4))
@@ -56,41 +61,66 @@ def one_step(source: Source, left: Any, right: Any) -> None:
         half = float(gradient_memory.equations()["half_loss_time"].evaluate(p.values()))
         left.loglog(t, m, color=f"C{k}", label=f"$N=K={N}$")
         left.loglog(t, t / N, color=f"C{k}", ls=":", lw=1)
-        loss = gradient_memory.equations()["margin_loss"].evaluate(p.values() | {"m": m})
+        loss = gradient_memory.equations()["margin_loss"].evaluate(
+            p.values() | {"m": m}
+        )
         right.semilogx(t, loss / np.log(N), color=f"C{k}")
         right.plot(
-            half, 0.5, "o", color=f"C{k}", label=rf"$N=K={N}$: half the loss at $t={half:.0f}$"
+            half,
+            0.5,
+            "o",
+            color=f"C{k}",
+            label=rf"$N=K={N}$: half the loss at $t={half:.0f}$",
         )
     left.plot([], [], ":", color="0.3", label="$t/N$: one step")
-    left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
-    right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
+    left.set(
+        xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50)
+    )
+    right.set(
+        xlabel=r"flow time $t=\eta\,\times$ steps",
+        ylabel=r"loss / $\ln K$",
+        ylim=(0, 1.05),
+    )
 
 
 @plotting.panels(1, 2, height=3.4)
 def capacity(source: Source, left: Any, right: Any) -> Any:
-    """Recall of Hebbian memories over N/d^2, and the number of keys that trained memories hold."""
+    """Recall of Hebbian memories over N/d^2, and the number of keys that trained
+    memories hold.
+    """
     for k, d in enumerate((32, 64, 128)):
         sizes = np.unique(np.geomspace(d / 2, min(d * d / 4, 4096), 9).astype(int))
         measured = [
-            memories.recall(superposition.Parameters(d=d, N=int(n), draws=max(4, 4096 // int(n))))[
-                "accuracy"
-            ]
+            memories.recall(
+                superposition.Parameters(d=d, N=int(n), draws=max(4, 4096 // int(n)))
+            )["accuracy"]
             for n in sizes
         ]
         style = {"fmt": "o", "ms": 4, "color": f"C{k}"}
         plotting.means(left, sizes / d**2, measured, label=f"$d={d}$, Hebbian", **style)
         fine = np.geomspace(sizes[0], sizes[-1], 60)
-        left.plot(fine / d**2, [superposition.sphere_recall(n, d) for n in fine], color=f"C{k}")
         left.plot(
-            fine / d**2, [superposition.gaussian_recall(n, d) for n in fine], color=f"C{k}", ls=":"
+            fine / d**2,
+            [superposition.sphere_recall(n, d) for n in fine],
+            color=f"C{k}",
+        )
+        left.plot(
+            fine / d**2,
+            [superposition.gaussian_recall(n, d) for n in fine],
+            color=f"C{k}",
+            ls=":",
         )
     left.plot([], [], "k-", label="sphere-tail formula")
     left.plot([], [], "k:", label="Gaussian formula")
-    left.set(xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03))
+    left.set(
+        xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03)
+    )
     dims = (8, 16, 32) if source.scale == "small" else (8, 16, 32, 64, 128)
     with one_thread():
         linear = [
-            memories.capacity(partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05)
+            memories.capacity(
+                partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05
+            )
             for d in dims
         ]
         widths = (
@@ -116,11 +146,13 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     right.loglog(n, 0.35 * n * np.log(n), "C1--", lw=1, label=r"guide $0.35\,N\ln N$")
     right.loglog(mlp, [d * w for d, w in widths], "C1s", label="MLP, $md$")
     right.loglog(n, 1.2 * n, "C2:", label=r"guide $1.2\,N$")
-    right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
-    right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
-    return (
-        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
+    right.loglog(
+        fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$"
     )
+    right.set(
+        xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4)
+    )
+    return "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
 
 
 @plotting.panels(1, 2)
@@ -131,7 +163,9 @@ def samples(source: Source, left: Any, right: Any) -> Any:
     ratios = np.geomspace(0.125, 16, 8)
     for k, N in enumerate((16, 64, 256)):
         few = [base.replace(N=N, n=n) for n in sizes]
-        many = [base.replace(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios]
+        many = [
+            base.replace(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios
+        ]
         for axis, settings, path, per, seeds in (
             (left, few, "feed_forward", 1, sizes),
             (right, many, "value", N, [k] * len(many)),
@@ -151,20 +185,35 @@ def samples(source: Source, left: Any, right: Any) -> Any:
                 label=f"$N={N}$, one step: mean and standard error",
             )
         n = np.arange(2, 33)
-        left.plot(n, noisy_bigram.feed_forward_success(base.replace(N=N), n=n), color=f"C{k}", lw=1)
+        left.plot(
+            n,
+            noisy_bigram.feed_forward_success(base.replace(N=N), n=n),
+            color=f"C{k}",
+            lw=1,
+        )
         n = np.unique(np.geomspace(N / 8, 16 * N, 60).astype(int))
-        right.plot(n / N, noisy_bigram.value_recovered(base.replace(N=N), n=n), color=f"C{k}", lw=1)
+        right.plot(
+            n / N,
+            noisy_bigram.value_recovered(base.replace(N=N), n=n),
+            color=f"C{k}",
+            lw=1,
+        )
     fine = np.geomspace(0.125, 16, 80)
     law = noisy_bigram.equations()["value_recovered"]
     labels = {"lambda_labels": fine * (1 - base.a), "T": base.T}
     right.plot(fine, law.evaluate(labels), "k--", label=r"theory, $N\to\infty$")
     n = np.arange(2, 33)
-    fails = noisy_bigram.equations()["bigram_fail"].evaluate({"a_noise": base.a, "n_samples": n})
+    fails = noisy_bigram.equations()["bigram_fail"].evaluate(
+        {"a_noise": base.a, "n_samples": n}
+    )
     left.plot(n, 1 - fails, "k--", label=r"theory, $N\to\infty$")
     left.set(xlabel="samples $n$", ylabel="noise token on top", ylim=(0, 1.03))
     left.set_title("feed-forward path")
     right.set(
-        xscale="log", xlabel="samples per token $n/N$", ylabel="part recovered", ylim=(0, 1.03)
+        xscale="log",
+        xlabel="samples per token $n/N$",
+        ylabel="part recovered",
+        ylim=(0, 1.03),
     )
     right.set_title("value memory")
     for axis in (left, right):
@@ -174,7 +223,9 @@ def samples(source: Source, left: Any, right: Any) -> Any:
 
 @plotting.panels(1, 2)
 def ablation(source: Source, left: Any, right: Any) -> None:
-    """Both paths trained on noisy bigrams; then the feed-forward path is removed in part."""
+    """Both paths trained on noisy bigrams; then the feed-forward path is removed in
+    part.
+    """
     p = noisy_bigram.Parameters.ablation()
     runs = source.train_on_cpu(bigram_students.train, p, source.few(2))
     learner = bigram_students.Learner(p, 0)
@@ -185,14 +236,24 @@ def ablation(source: Source, left: Any, right: Any) -> None:
         (
             ("p_noise", "probability of the noise token"),
             ("attention", "attention on the answer"),
-            ("in_context_ablated", "clean answer predicted,\nwithout feed-forward path"),
+            (
+                "in_context_ablated",
+                "clean answer predicted,\nwithout feed-forward path",
+            ),
         )
     ):
         plotting.band(left, runs[name], f"C{k}", word)
     left.axhline(p.a, color="0.6", lw=0.8, ls=":", label="share of noise labels $a$")
-    left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1200))
+    left.set(
+        xlabel="training step",
+        ylabel="probability, share",
+        ylim=(0, 1.03),
+        xlim=(0, 1200),
+    )
     predictions = np.array([learner.predictions(keep) for keep in CUTS])
-    right.plot(CUTS, predictions[:, 1], "o-", label="noise token (distributional), seed 0")
+    right.plot(
+        CUTS, predictions[:, 1], "o-", label="noise token (distributional), seed 0"
+    )
     right.plot(CUTS, predictions[:, 0], "s--", label="answer in the context, seed 0")
     right.set(
         xlabel="part of the feed-forward path kept",
@@ -205,7 +266,11 @@ def ablation(source: Source, left: Any, right: Any) -> None:
 FIGURES: dict[str, Figure] = {
     f.name: f
     for f in (
-        Figure("recall", "Factual recall, reference run: students and the exact flow.", recall),
+        Figure(
+            "recall",
+            "Factual recall, reference run: students and the exact flow.",
+            recall,
+        ),
         Figure(
             "plateau",
             "Length of the plateau over initial weight, subjects, relations and answers.",

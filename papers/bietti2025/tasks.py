@@ -18,7 +18,9 @@ from verify.associative_memory.trigger_task import EARLY
 
 @plotting.panels(1, 2)
 def hops(source: Source, left: Any, right: Any) -> None:
-    """k hops: training time with and without curriculum, and kernel learners against their flow."""
+    """k hops: training time with and without curriculum, and kernel learners against
+    their flow.
+    """
     ks = np.arange(1, 9)
     left.semilogy(
         ks,
@@ -28,7 +30,9 @@ def hops(source: Source, left: Any, right: Any) -> None:
     )
     left.semilogy(
         ks[2:],
-        k_hop.equations()["direct_time"].evaluate(k_hop.Parameters().values() | {"k": ks[2:]}),
+        k_hop.equations()["direct_time"].evaluate(
+            k_hop.Parameters().values() | {"k": ks[2:]}
+        ),
         "k:",
         label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
     )
@@ -44,7 +48,9 @@ def hops(source: Source, left: Any, right: Any) -> None:
         "^-.",
         label=r"mixture of $1 \dots k$ hops, to a product of 0.5",
     )
-    left.set(xlabel="hops $k$", ylabel=r"training time $t$ of the flow, $m_0=0.1$", xticks=ks)
+    left.set(
+        xlabel="hops $k$", ylabel=r"training time $t$ of the flow, $m_0=0.1$", xticks=ks
+    )
     hops_ = 4
     for runs in learner_runs(hops_, source.progress):
         k = int(runs["curriculum"])
@@ -79,19 +85,28 @@ def pointers(source: Source, *axes: Any) -> None:
     permutation.
     """
     for axis, kind, title in zip(
-        axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
+        axes[:2],
+        ("mixture", "last"),
+        ("1, 2, 4, 8 hops together", "8 hops alone"),
+        strict=True,
     ):
         p = k_hop.Pointers(hops=kind)
         runs = source.train_on_cpu(hop_students.train_pointers, p, source.few(3))
         for j in range(p.layers + 1):
             plotting.band(
-                axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop"
+                axis,
+                runs.accuracy.isel(task=j),
+                f"C{j}",
+                f"{2**j} hops" if j else "1 hop",
             )
         axis.set(xlabel="training step", ylabel="accuracy", title=title, ylim=(0, 1.03))
         if kind == "mixture":
             for layer in range(p.layers):
                 plotting.band(
-                    axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}"
+                    axes[2],
+                    runs.jump.isel(layer=layer),
+                    f"C{layer + 1}",
+                    f"layer {layer + 1}",
                 )
             axes[2].set(
                 xlabel="training step",
@@ -108,8 +123,8 @@ def pointers(source: Source, *axes: Any) -> None:
 
 @plotting.panels(1, 3, legends=False)
 def probes(source: Source, *axes: Any) -> None:
-    """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
-    other.
+    """Trigger task: probes and in-context accuracy, matrices trained jointly and one
+    after the other.
     """
     words = {
         "probe_W_O2": "$W_O^2$ (65 tokens)",
@@ -147,14 +162,20 @@ def layers(source: Source, axis: Any) -> None:
         runs = source.train_on_cpu(trigger_students.train, p, source.few(1))
         plotting.band(axis, runs.in_context_accuracy, f"C{k}", word)
     axis.axhline(
-        0.55, color="0.6", lw=0.8, ls=":", label="slides: 55% with one layer, 99% with two"
+        0.55,
+        color="0.6",
+        lw=0.8,
+        ls=":",
+        label="slides: 55% with one layer, 99% with two",
     )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
 
 
 def steps(source: Source) -> Any:
-    """Three gradient steps: the weights right after each step, and accuracy along the way."""
+    """Three gradient steps: the weights right after each step, and accuracy along the
+    way.
+    """
     p = step_students.Parameters(samples=20000 if source.scale == "small" else 50000)
     with one_thread():
         good, bad = (step_students.run(p.replace(first_step=x)) for x in (1.0, 30.0))
@@ -163,7 +184,12 @@ def steps(source: Source) -> Any:
     inner = good.weights["W_1"][1:-1]
     scaled = np.pad(inner / np.abs(inner).max(1, keepdims=True), ((1, 1), (0, 0)))
     panels = [
-        (good.weights["W_O"][p.K :, p.K : p.N], "token", "output", "1. $W_O$, token block"),
+        (
+            good.weights["W_O"][p.K :, p.K : p.N],
+            "token",
+            "output",
+            "1. $W_O$, token block",
+        ),
         (
             good.weights["W_2"][p.N :, : p.K].T,
             "remapped token of the key",
@@ -175,7 +201,12 @@ def steps(source: Source) -> Any:
     for axis, (weight, x, y, title) in zip(axes, panels, strict=False):
         top = np.abs(weight).max()
         image = axis.imshow(
-            weight, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest"
+            weight,
+            cmap="RdBu_r",
+            vmin=-top,
+            vmax=top,
+            aspect="auto",
+            interpolation="nearest",
         )
         axis.set(xlabel=x, ylabel=y, title=title)
         axis.grid(False)
@@ -183,8 +214,12 @@ def steps(source: Source) -> Any:
             axis.set_yticks(range(p.K))
         figure.colorbar(image, ax=axis, fraction=0.05, label="weight")
     axis = axes[3]
-    for k, (word, out) in enumerate((("small first step", good), ("30 times larger", bad))):
-        axis.plot(range(4), out.accuracy, "o-", color=f"C{k}", label=f"accuracy, {word}")
+    for k, (word, out) in enumerate(
+        (("small first step", good), ("30 times larger", bad))
+    ):
+        axis.plot(
+            range(4), out.accuracy, "o-", color=f"C{k}", label=f"accuracy, {word}"
+        )
         axis.plot(
             range(4),
             out.attention,
@@ -195,7 +230,10 @@ def steps(source: Source) -> Any:
             label=f"attention, {word}",
         )
     axis.set(
-        xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
+        xlabel="gradient steps taken",
+        ylabel="accuracy, attention",
+        xticks=range(4),
+        ylim=(0, 1.05),
     )
     plotting.below(axis)
     source.used(p, 1)

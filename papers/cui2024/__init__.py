@@ -1,5 +1,5 @@
-"""Cui, Behrens, Krzakala, Zdeborova: a phase transition between positional and semantic learning
-(arXiv:2402.03902).
+"""Cui, Behrens, Krzakala, Zdeborova: a phase transition between positional and semantic
+learning (arXiv:2402.03902).
 """
 
 from pathlib import Path
@@ -23,7 +23,9 @@ HERE = Path(__file__).parent
 def thresholds(source: Source) -> str:
     """Table of thresholds over omega for both branches of the proximal operator."""
     setting = SETTINGS[source.scale]
-    omegas = [w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0]
+    omegas = [
+        w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0
+    ]
     lines = {
         k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas)
         for k in ("global", "local")
@@ -39,7 +41,13 @@ def thresholds(source: Source) -> str:
         ]
         for i, w in reversed(list(enumerate(omegas)))
     ]
-    header = ("omega", "alpha_c, global", "alpha_c, local", "alpha_l, global", "alpha_l, local")
+    header = (
+        "omega",
+        "alpha_c, global",
+        "alpha_c, local",
+        "alpha_l, global",
+        "alpha_l, local",
+    )
     return tabular(header, rows, "lllll")
 
 

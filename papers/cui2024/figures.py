@@ -62,9 +62,14 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
     runs, theory = both(source, p, s.alphas), branches(p, s)
     crossings = thresholds(p.replace(order=max(12, s.theory_order)))
     gap_panel(left, runs, theory)
-    for name, kind, label in (("m", "positional", r"$m$"), ("theta", "semantic", r"$\theta$")):
+    for name, kind, label in (
+        ("m", "positional", r"$m$"),
+        ("theta", "semantic", r"$\theta$"),
+    ):
         scale = 1 / p.sigma**2
-        plotting.band(middle, scale * runs[kind][name], COLOURS[kind], rf"{label}, {kind} start")
+        plotting.band(
+            middle, scale * runs[kind][name], COLOURS[kind], rf"{label}, {kind} start"
+        )
         middle.plot(
             theory[kind].alpha,
             scale * theory[kind][name],
@@ -74,7 +79,9 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
         )
     middle.set(xlabel=ALPHA, ylabel=r"overlap divided by $\sigma^2$")
     for kind in STARTS:
-        plotting.band(right, 1e3 * runs[kind].test_mse_half, COLOURS[kind], f"{kind} start")
+        plotting.band(
+            right, 1e3 * runs[kind].test_mse_half, COLOURS[kind], f"{kind} start"
+        )
         right.plot(
             theory[kind].alpha,
             1e3 * theory[kind].test_mse_half,
@@ -82,7 +89,9 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
             ls="--",
             label=f"{kind} branch, theory (local prox)",
         )
-    right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
+    right.axhline(
+        1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)"
+    )
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
     left.axvline(
         crossings.alpha_c,
@@ -110,7 +119,9 @@ def scaling_panel(
 ) -> None:
     """Every student and the means over d, with the theory's value."""
     runs = scaling(source, s)
-    point = solve(s.p.replace(alpha=1.5, order=max(12, s.theory_order)), "semantic").summary()
+    point = solve(
+        s.p.replace(alpha=1.5, order=max(12, s.theory_order)), "semantic"
+    ).summary()
     for k, name in enumerate(names):
         unit = 1e3 if name == "test_mse_half" else 1 / s.p.sigma**2
         tex = {"theta": r"\theta", "test_mse_half": "", "m": "m"}[name]
@@ -119,9 +130,17 @@ def scaling_panel(
         )
         words = f"${tex}$, students" if tex else "students"
         axis.plot(s.sizes, values, ".", ms=4, alpha=0.4, color=f"C{k}")
-        axis.plot([], [], ".", ms=4, alpha=0.4, color=f"C{k}", label=f"{words}, one mark each")
         axis.plot(
-            s.sizes, values.mean("seed"), "_", ms=14, mew=2, color=f"C{k}", label=f"{words}, mean"
+            [], [], ".", ms=4, alpha=0.4, color=f"C{k}", label=f"{words}, one mark each"
+        )
+        axis.plot(
+            s.sizes,
+            values.mean("seed"),
+            "_",
+            ms=14,
+            mew=2,
+            color=f"C{k}",
+            label=f"{words}, mean",
         )
         axis.axhline(
             unit * point[name],
@@ -130,7 +149,10 @@ def scaling_panel(
             label=f"${tex}$, theory (local prox)" if tex else "theory (local prox)",
         )
     axis.set(
-        xlabel="dimension $d$", ylabel=label, xscale="log", title=r"semantic start, $\alpha = 1.5$"
+        xlabel="dimension $d$",
+        ylabel=label,
+        xscale="log",
+        title=r"semantic start, $\alpha = 1.5$",
     )
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
@@ -139,8 +161,8 @@ def scaling_panel(
 
 @plotting.panels(1, 3, height=3.1)
 def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 3: theta over d at alpha = 1.5, and maps of training loss and test error over omega and
-    alpha.
+    """Fig. 3: theta over d at alpha = 1.5, and maps of training loss and test error
+    over omega and alpha.
     """
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
     phase_maps(source, s, s.p, (axes[1], axes[2]))
@@ -149,7 +171,9 @@ def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
 @plotting.panels()
 def test_scaling(source: Source, s: Setting, axis: Any) -> None:
     """Fig. 7: test error over d at alpha = 1.5."""
-    scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
+    scaling_panel(
+        axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$"
+    )
 
 
 @plotting.panels(1, 3, height=3.0)
@@ -198,11 +222,19 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
     starts = (*STARTS, "mixed") if name == "rank2" else STARTS
     alphas = s.extension_alphas
     runs = {k: students(source, changed.replace(start=k), alphas) for k in starts}
-    gap_panel(left, both(source, plain, alphas), branches(plain, s, alphas), "0.5", "main text")
+    gap_panel(
+        left,
+        both(source, plain, alphas),
+        branches(plain, s, alphas),
+        "0.5",
+        "main text",
+    )
     gap_panel(left, runs, None, "C2", title)
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
-    right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
+    right.set(
+        xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title
+    )
     left.plot([], [], "--", color="0.5", label="main text, theory (local prox)")
 
 
@@ -216,10 +248,14 @@ def extension_maps(source: Source, s: Setting, axes: Any) -> None:
 
 @plotting.panels(1, 2)
 def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
-    """Fig. 15: Adam from random weights; its final loss against the two informed minima."""
+    """Fig. 15: Adam from random weights; its final loss against the two informed
+    minima.
+    """
     seeds = range(s.adam_seeds)
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
-    informed = both(source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds)
+    informed = both(
+        source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds
+    )
     left.plot(
         runs.m,
         runs.theta / s.adam.sigma**2,
@@ -239,8 +275,13 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
             label=f"{kind} start",
         )
     left.set(xlabel=r"$|m|$", ylabel=r"$|\theta|/\sigma^2$")
-    every = [1e3 * runs.train_loss, *(1e3 * r.train_loss.isel(alpha=0) for r in informed.values())]
-    bins = np.linspace(min(float(v.min()) for v in every), max(float(v.max()) for v in every), 25)
+    every = [
+        1e3 * runs.train_loss,
+        *(1e3 * r.train_loss.isel(alpha=0) for r in informed.values()),
+    ]
+    bins = np.linspace(
+        min(float(v.min()) for v in every), max(float(v.max()) for v in every), 25
+    )
     for values, kind in zip(every, ("random", *STARTS), strict=True):
         right.hist(
             values,
@@ -260,8 +301,8 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
 
 @plotting.panels(1, 2)
 def selections(source: Source, s: Setting, *axes: Any) -> None:
-    """Ours: both branches of the proximal operator against students of both starts: small students
-    one by one, and the limit of large ones.
+    """Ours: both branches of the proximal operator against students of both starts:
+    small students one by one, and the limit of large ones.
     """
     for axis, (kind, name, tex) in zip(
         axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True
@@ -271,7 +312,14 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
         for prox, style in (("global", "-"), ("local", "--")):
             p = s.p.replace(prox=prox, order=s.theory_order, alpha=None)
             data = curve(p, kind, between(s.alphas))
-            axis.plot(data.alpha, data[name], "k", ls=style, lw=1.2, label=f"theory, {prox} prox")
+            axis.plot(
+                data.alpha,
+                data[name],
+                "k",
+                ls=style,
+                lw=1.2,
+                label=f"theory, {prox} prox",
+            )
         p, seeds = s.limit, range(s.limit_seeds)
         options = {"device": source.device, "progress": source.progress}
         limit = check.overlaps(p, kind, name, seeds, options)
@@ -287,7 +335,12 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             capsize=2,
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, with standard errors",
         )
-        axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
+        axis.set(
+            xlabel=ALPHA,
+            ylabel=f"overlap ${tex}$",
+            title=f"{kind} branch",
+            ylim=(0, None),
+        )
 
 
 FIGURES: dict[str, Any] = {
@@ -321,7 +374,9 @@ FIGURES: dict[str, Any] = {
             functools.partial(panels.unfrozen, "semantic"),
         ),
         Figure(
-            "7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)
+            "7",
+            "Test error over the dimension at fixed sample complexity.",
+            sized(test_scaling),
         ),
         Figure(
             "8",
@@ -333,12 +388,26 @@ FIGURES: dict[str, Any] = {
             "Phase diagrams for the asymmetric target matrix (144), colours and marks as in Figure 3.",
             sized(alternative),
         ),
-        Figure("10", "Correlated tokens.", sized(functools.partial(extension, "correlated"))),
         Figure(
-            "11", "A student of rank 2, three starts.", sized(functools.partial(extension, "rank2"))
+            "10",
+            "Correlated tokens.",
+            sized(functools.partial(extension, "correlated")),
         ),
-        Figure("12", "Untied queries and keys.", sized(functools.partial(extension, "untied"))),
-        Figure("13", "A trained value matrix.", sized(functools.partial(extension, "value"))),
+        Figure(
+            "11",
+            "A student of rank 2, three starts.",
+            sized(functools.partial(extension, "rank2")),
+        ),
+        Figure(
+            "12",
+            "Untied queries and keys.",
+            sized(functools.partial(extension, "untied")),
+        ),
+        Figure(
+            "13",
+            "A trained value matrix.",
+            sized(functools.partial(extension, "value")),
+        ),
         Figure(
             "14",
             "Training loss, semantic minus positional, of the four extensions; marks as in Figure 3. They have no theory here.",

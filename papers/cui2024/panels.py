@@ -1,4 +1,6 @@
-"""Sizes of the figures by scale, what their panels share, phase diagrams, the histogram task."""
+"""Sizes of the figures by scale, what their panels share, phase diagrams, the histogram
+task.
+"""
 
 import functools
 from collections.abc import Callable
@@ -15,21 +17,29 @@ from simulate.positional_semantic import train
 from simulate.positional_semantic.histogram import KINDS, solutions
 from theory.positional_semantic import Parameters, baseline, curve
 from theory.positional_semantic.branches import line
-from theory.positional_semantic.onset import interpolated
 from theory.positional_semantic.model.parameters import HistogramParameters
+from theory.positional_semantic.onset import interpolated
 from theory.runtime import output, plotting
 from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"
 
 
-POINTS = 65  # points of a theory curve, enough for the square root at the end of a branch
+POINTS = (
+    65  # points of a theory curve, enough for the square root at the end of a branch
+)
 
 
 STARTS = ("positional", "semantic")
 
 
-COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
+COLOURS = {
+    "positional": "C0",
+    "semantic": "C1",
+    "random": "C3",
+    "mixed": "C4",
+    "agnostic": "C5",
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,8 @@ class Setting:
     limit_seeds: int
 
 
-# Theory curves next to students use the branch of the proximal operator that informed descent
-# follows (docs/models/selections.md).
+# Theory curves next to students use the branch of the proximal operator that informed
+# descent follows (docs/models/selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 
 
@@ -68,7 +78,13 @@ SETTINGS = {
         theory_order=8,
         lines=(0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
         adam=Parameters(
-            d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500
+            d=100,
+            alpha=2.0,
+            start="random",
+            optimizer="adam",
+            eta=0.01,
+            steps=1000,
+            n_test=500,
         ),
         adam_seeds=30,
         limit=check.DEMO,
@@ -106,14 +122,20 @@ def sized(draw: Callable[[Source, Setting], Any]) -> Callable[[Source], Any]:
     return lambda source: draw(source, SETTINGS[source.scale])
 
 
-def students(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> xr.Dataset:
+def students(
+    source: Source, p: Parameters, alphas: Any, seeds: Any = None
+) -> xr.Dataset:
     """Ensemble over (seed, alpha)."""
     return source.train(
-        functools.partial(train, alpha=list(np.atleast_1d(alphas))), p.replace(alpha=None), seeds
+        functools.partial(train, alpha=list(np.atleast_1d(alphas))),
+        p.replace(alpha=None),
+        seeds,
     )
 
 
-def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[str, xr.Dataset]:
+def both(
+    source: Source, p: Parameters, alphas: Any, seeds: Any = None
+) -> dict[str, xr.Dataset]:
     """Students from the positional and from the semantic start, on the same sentences."""
     return {k: students(source, p.replace(start=k), alphas, seeds) for k in STARTS}
 
@@ -128,12 +150,16 @@ def branches(
 ) -> dict[str, xr.Dataset]:
     """Theory curves of both branches, over the range of ``alphas``."""
     grid = between(alphas or setting.alphas)
-    return {k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid) for k in STARTS}
+    return {
+        k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid)
+        for k in STARTS
+    }
 
 
 # Phase diagrams over the sample complexity and the positional fraction
 
-EQUAL = 1e-9  # of training losses; separate minima differ by 1e-6 and more, equal ones by 1e-13
+# of training losses; separate minima differ by 1e-6 and more, equal ones by 1e-13
+EQUAL = 1e-9
 NO_DATA = "0.8"
 
 
@@ -144,7 +170,10 @@ def experiment_map(
     seeds = range(s.map_seeds)
     return {
         k: xr.concat(
-            [students(source, p.replace(start=k, omega=w), alphas, seeds) for w in s.map_omegas],
+            [
+                students(source, p.replace(start=k, omega=w), alphas, seeds)
+                for w in s.map_omegas
+            ],
             "omega",
         ).assign_coords(omega=list(s.map_omegas))
         for k in STARTS
@@ -172,8 +201,8 @@ def map_panel(axis: Any, data: xr.DataArray, title: str) -> None:
 
 
 def gap_map(axis: Any, runs: dict[str, xr.Dataset], title: str) -> xr.DataArray:
-    """Mean gap of the training losses, with marks where both starts end in one minimum; returns
-    it.
+    """Mean gap of the training losses, with marks where both starts end in one minimum;
+    returns it.
     """
     gap = runs["semantic"].train_loss - runs["positional"].train_loss
     mean = gap.mean("seed")
@@ -186,19 +215,31 @@ def gap_map(axis: Any, runs: dict[str, xr.Dataset], title: str) -> xr.DataArray:
         cells = some.stack(cell=("omega", "alpha"))
         cells = cells[cells.values]
         if cells.size:
-            axis.plot(cells.omega, cells.alpha, marker=mark, color="0.3", ms=5, lw=0, label=words)
+            axis.plot(
+                cells.omega,
+                cells.alpha,
+                marker=mark,
+                color="0.3",
+                ms=5,
+                lw=0,
+                label=words,
+            )
     return mean
 
 
 def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
-    """Draw alpha_c and alpha_l over omega into two panels, for both branches of the proximal
-    operator.
+    """Draw alpha_c and alpha_l over omega into two panels, for both branches of the
+    proximal operator.
     """
     for prox, style in (("global", "-"), ("local", "--")):
-        rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
+        rows = line(
+            p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True)
+        )
         for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
             known = sorted(
-                (r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name))
+                (r.omega, getattr(r, name))
+                for r in rows
+                if np.isfinite(getattr(r, name))
             )
             if known:  # without a positional branch there is no crossing to draw
                 axis.plot(
@@ -209,7 +250,9 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
                 )
 
 
-def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:
+def phase_maps(
+    source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]
+) -> None:
     """Centre and right of Fig. 3, and Fig. 9."""
     runs = experiment_map(source, s, p, s.map_alphas)
     loss = gap_map(axes[0], runs, "training loss")
@@ -218,7 +261,9 @@ def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any])
         [baseline(p.replace(omega=w))["half_test"] for w in s.map_omegas], dims="omega"
     )
     best = errors["semantic"].where(loss < 0, errors["positional"])
-    map_panel(axes[1], 1e4 * (best - linear), "test error\nattention $-$ linear $[10^{-4}]$")
+    map_panel(
+        axes[1], 1e4 * (best - linear), "test error\nattention $-$ linear $[10^{-4}]$"
+    )
     theory_lines(axes, p, s)
 
 
@@ -266,10 +311,18 @@ class Table:
         for kind in KINDS:
             values = {k: np.array([m[kind][k] for m in many]) for k in COLUMNS}
             rows.append(
-                [kind, *(f"{v.mean():.5g} +- {v.std(ddof=1):.2g}" for v in values.values())]
+                [
+                    kind,
+                    *(
+                        f"{v.mean():.5g} +- {v.std(ddof=1):.2g}"
+                        for v in values.values()
+                    ),
+                ]
             )
         with output.atomic(path) as temporary:
-            temporary.write_text(output.table(("solution", *COLUMNS.values()), rows) + "\n")
+            temporary.write_text(
+                output.table(("solution", *COLUMNS.values()), rows) + "\n"
+            )
         return path
 
 
@@ -302,7 +355,11 @@ def frozen(source: Source) -> Any:
     """Fig. 4."""
     return grid(
         [
-            (result["attention"][k], result["sequences"][k], f"{kind}, sequence {k + 1}")
+            (
+                result["attention"][k],
+                result["sequences"][k],
+                f"{kind}, sequence {k + 1}",
+            )
             for kind, result in of(source).items()
             for k in (0, 1)
         ]
@@ -314,8 +371,15 @@ def unfrozen(kind: str, source: Source) -> Any:
     result = of(source)[kind]
     return grid(
         [
-            (result[name][k], result["sequences"][k], f"{kind}, {when}, sequence {k + 1}")
+            (
+                result[name][k],
+                result["sequences"][k],
+                f"{kind}, {when}, sequence {k + 1}",
+            )
             for k in (0, 1)
-            for when, name in (("frozen", "attention"), ("unfrozen", "attention_unfrozen"))
+            for when, name in (
+                ("frozen", "attention"),
+                ("unfrozen", "attention_unfrozen"),
+            )
         ]
     )

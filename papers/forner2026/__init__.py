@@ -1,5 +1,5 @@
-"""Forner, Kuehn, Thamm, Rosenow: learning dynamics of state tracking in a solvable transformer
-(arXiv:2606.18164).
+"""Forner, Kuehn, Thamm, Rosenow: learning dynamics of state tracking in a solvable
+transformer (arXiv:2606.18164).
 """
 
 from pathlib import Path
@@ -57,7 +57,9 @@ def generate(source: Source) -> str:
         document.makers(HERE, FIGURES, st.sections)
         | {
             "numbers": lambda _: numbers(source),
-            "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
+            "flow": lambda _: (
+                f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}"
+            ),
             "comparison": lambda _: f"{check_table(compared.checks)}\n{spoken}",
             "gradients": lambda _: check_table(gradients.checks()),
         },

@@ -11,8 +11,8 @@ import xarray as xr
 from papers.forner2026 import sweeps
 from papers.forner2026.sweeps import TIME, composite_forms, onset_forms
 from papers.source import Figure, Source
-from simulate.training import pool
 from simulate.state_tracking import train
+from simulate.training import pool
 from theory import state_tracking as st
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
@@ -39,16 +39,21 @@ _best: dict[Any, xr.Dataset] = {}
 
 
 def best(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """The fixed-disorder theory of each student, computed once for all figures of an ensemble; of
-    many students at one evaluation in three, on all cores (a second each).
+    """The fixed-disorder theory of each student, computed once for all figures of an
+    ensemble; of many students at one evaluation in three, on all cores (a second each).
     """
     key = p, *runs.seed.values.tolist()
     if key not in _best:
         of = partial(st.predict, level="fixed_disorder")
         if many(runs):
             some = runs.isel(alpha=slice(None, None, 3))
-            tens = [(p, some.isel(seed=slice(k, k + 10))) for k in range(0, runs.sizes["seed"], 10)]
-            _best[key] = xr.concat(pool.each(of, tens, "theory of ten students", "group"), "seed")
+            tens = [
+                (p, some.isel(seed=slice(k, k + 10)))
+                for k in range(0, runs.sizes["seed"], 10)
+            ]
+            _best[key] = xr.concat(
+                pool.each(of, tens, "theory of ten students", "group"), "seed"
+            )
         else:
             _best[key] = of(p, runs)
     return _best[key]
@@ -73,7 +78,9 @@ def lines(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
     if many(values):
         values = values.quantile((1 / 6, 1 / 2, 5 / 6), "seed").rename(quantile="seed")
         label += " (the same)"
-    drawn = axis.plot(values.alpha, values.transpose("alpha", "seed"), color=colour, lw=0.7)
+    drawn = axis.plot(
+        values.alpha, values.transpose("alpha", "seed"), color=colour, lw=0.7
+    )
     drawn[0].set_label(label)
 
 
@@ -83,10 +90,13 @@ Group = tuple[
 
 
 def panels(
-    p: Parameters, runs: xr.Dataset, groups: list[Group], predicted_by: str = "paper, Eq. (15)"
+    p: Parameters,
+    runs: xr.Dataset,
+    groups: list[Group],
+    predicted_by: str = "paper, Eq. (15)",
 ) -> Any:
-    """One panel per group of variables, each with its name among them and the paper's prediction:
-    students as marks, our theory of each as thin lines, the paper's dashed.
+    """One panel per group of variables, each with its name among them and the paper's
+    prediction: students as marks, our theory of each as thin lines, the paper's dashed.
     """
     figure, axes = plotting.figure(1, len(groups))
     shown: set[str] = set()
@@ -96,7 +106,9 @@ def panels(
             marked(axis, runs[variable], f"C{k}", f"{prefix}students")
             lines(axis, best(p, runs)[variable], f"C{k}", f"{prefix}our theory of each")
             if predicted is not None:
-                axis.plot(predicted.alpha, predicted, "k--", label=None if k else predicted_by)
+                axis.plot(
+                    predicted.alpha, predicted, "k--", label=None if k else predicted_by
+                )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
@@ -131,11 +143,18 @@ def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
     return p, source.train(train, p)
 
 
-ACCURACIES = {"accuracy": "next-token accuracy", "rollout_accuracy": "final rollout accuracy"}
+ACCURACIES = {
+    "accuracy": "next-token accuracy",
+    "rollout_accuracy": "final rollout accuracy",
+}
 
 
-def of(setting: str, draw: Callable[[Parameters, xr.Dataset], Any]) -> Callable[[Source], Any]:
-    """Make the drawing function of a figure from the ensemble of a setting, trained if missing."""
+def of(
+    setting: str, draw: Callable[[Parameters, xr.Dataset], Any]
+) -> Callable[[Source], Any]:
+    """Make the drawing function of a figure from the ensemble of a setting, trained if
+    missing.
+    """
     return lambda source: draw(*students(source, setting))
 
 
@@ -155,23 +174,36 @@ def theory_of(
 def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
     """Figs. 2 and 7."""
     curve = theory(p, runs)
-    labels = {"A": "attention $A$", "R": "teacher overlap $R$", "S": "off-target overlap $S$"}
-    return panels(p, runs, [(label, {x: ("", curve[x])}) for x, label in labels.items()])
+    labels = {
+        "A": "attention $A$",
+        "R": "teacher overlap $R$",
+        "S": "off-target overlap $S$",
+    }
+    return panels(
+        p, runs, [(label, {x: ("", curve[x])}) for x, label in labels.items()]
+    )
 
 
 @plotting.panels(1, 2, height=2.7, legends=False)
 def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
-    """Ours: every student beside the theory from its own initial values, and the paper's curve."""
+    """Ours: every student beside the theory from its own initial values, and the
+    paper's curve.
+    """
     theirs = theory(p, runs)
     ours = st.predict(p, runs, level="cavity", accuracies=False)
     some = slice(None, None, 6)
     for axis, (name, label) in zip(
         axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True
     ):
-        for k, mark in zip(range(runs.sizes["seed"]), itertools.cycle("osD^v"), strict=False):
+        for k, mark in zip(
+            range(runs.sizes["seed"]), itertools.cycle("osD^v"), strict=False
+        ):
             student, line = (data[name].isel(seed=k) for data in (runs, ours))
             words = (
-                ("students, one colour and mark each", "theory, from each student's start")
+                (
+                    "students, one colour and mark each",
+                    "theory, from each student's start",
+                )
                 if k == 0
                 else ("", "")
             )
@@ -185,7 +217,11 @@ def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
                 label=words[0] or None,
             )
         axis.plot(
-            theirs.alpha, theirs[name], "k--", lw=1.2, label="theory, from the mean start (15)"
+            theirs.alpha,
+            theirs[name],
+            "k--",
+            lw=1.2,
+            label="theory, from the mean start (15)",
         )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, 5))
     axes[1].set_ylim(-0.1, 2)
@@ -195,21 +231,29 @@ def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
 def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 3."""
     held = theory(p, runs).rollout_accuracy
-    return panels(p, runs, [("final rollout accuracy", {"rollout_accuracy": ("", held)})])
+    return panels(
+        p, runs, [("final rollout accuracy", {"rollout_accuracy": ("", held)})]
+    )
 
 
 def accuracies_constant(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 8: variances held at their measured initial values."""
     start = runs.isel(alpha=0).mean("seed")
-    curve = with_accuracy(theory(p, runs), p, start.variance_correct, start.variance_other)
-    return panels(p, runs, [(label, {x: ("", curve[x])}) for x, label in ACCURACIES.items()])
+    curve = with_accuracy(
+        theory(p, runs), p, start.variance_correct, start.variance_other
+    )
+    return panels(
+        p, runs, [(label, {x: ("", curve[x])}) for x, label in ACCURACIES.items()]
+    )
 
 
 def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
     """Figs. 4 and 10."""
     curve = theory(p, runs)
     logits = {f"logit_{x}": (x, curve[f"logit_{x}"]) for x in ("correct", "other")}
-    return panels(p, runs, [("mean logit", logits), ("loss", {"loss": ("", curve.loss)})])
+    return panels(
+        p, runs, [("mean logit", logits), ("loss", {"loss": ("", curve.loss)})]
+    )
 
 
 VARIANCES: Group = (
@@ -245,7 +289,10 @@ def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
     for i in range(p.L):
         for j in range(p.L):
             right = i == j
-            label = {(0, 0): "right action, one line per step", (0, 1): "other actions"}.get((i, j))
+            label = {
+                (0, 0): "right action, one line per step",
+                (0, 1): "other actions",
+            }.get((i, j))
             axis.plot(
                 runs.alpha,
                 entries[i, j],
@@ -254,7 +301,9 @@ def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
                 zorder=2 if right else 1,
                 label=label,
             )
-    axis.plot(theory(p, runs).alpha, theory(p, runs).A, "k--", label="$A$, paper, Eq. (15)")
+    axis.plot(
+        theory(p, runs).alpha, theory(p, runs).A, "k--", label="$A$, paper, Eq. (15)"
+    )
     ours = best(p, runs).A.mean("seed")
     axis.plot(ours.alpha, ours, "C0:", label="$A$, our theory of each student, mean")
     axis.set(
@@ -267,13 +316,18 @@ def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
 
 @plotting.panels(1, 2)
 def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
-    """Ours: the uncontrolled step of the derivation (closure of c(A)), along training and against
-    A.
+    """Ours: the uncontrolled step of the derivation (closure of c(A)), along training
+    and against A.
     """
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         plotting.band(left, values, f"C{k}", name, alpha=0.15)
         right.plot(
-            runs.A.values.ravel(), values.values.ravel(), ".", ms=2.5, color=f"C{k}", label=name
+            runs.A.values.ravel(),
+            values.values.ravel(),
+            ".",
+            ms=2.5,
+            color=f"C{k}",
+            label=name,
         )
     left.set(
         xlabel=TIME,
@@ -282,7 +336,9 @@ def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
         ylim=(0, None),
     )
     right.set(
-        xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
+        xlabel="attention $A$",
+        ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$",
+        xlim=(0, 1),
     )
     plotting.below(right, markerscale=3)
 

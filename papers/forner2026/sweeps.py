@@ -1,5 +1,5 @@
-"""Closed forms of the onset beside the flow and the exact solution; robustness sweeps of App. B:
-whether and when students learn, changing one parameter at a time.
+"""Closed forms of the onset beside the flow and the exact solution; robustness sweeps
+of App. B: whether and when students learn, changing one parameter at a time.
 """
 
 import json
@@ -28,8 +28,8 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
 
 @plotting.panels(1, 3, height=3.0)
 def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
-    """Ours: early, onset, late and composite forms compared with the exact solution, for this
-    setting and for a large system.
+    """Ours: early, onset, late and composite forms compared with the exact solution,
+    for this setting and for a large system.
     """
     size, length = 10**5, 3 * 10**4
     large = p.values() | {
@@ -69,13 +69,27 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         )
         curve = composite_curve(numbers, end)
         axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
-        axis.axvline(star, color="C1", lw=0.6, label=rf"sharp onset: $\alpha^* = {star:.2f}$")
-        axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
+        axis.axvline(
+            star, color="C1", lw=0.6, label=rf"sharp onset: $\alpha^* = {star:.2f}$"
+        )
+        axis.set(
+            xlabel=TIME,
+            ylabel="attention $A$",
+            title=title,
+            ylim=(0, 1.05),
+            xlim=(0, end),
+        )
     axes[1].set(yscale="log", ylim=(2e-5, 2))
     late = axes[2]
     numbers = p.values() | {"C": late_time.late_constant(p.values())}
     times = np.geomspace(0.05, 1e5, 400)
-    late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
+    late.plot(
+        times,
+        st.inversion.states(numbers, times)["R"],
+        color="0.75",
+        lw=4,
+        label="exact",
+    )
     late.plot(
         times,
         dynamics.early_equations()["early_R"].evaluate(numbers | {"alpha": times}),
@@ -111,7 +125,10 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
     """Composite up to the time ``end``, with more points where attention locks."""
     last = float(
-        (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
+        (
+            st.inversion.states(numbers, [end])["R"]
+            - st.inversion.states(numbers, [end])["S"]
+        )[0]
     )
     start = numbers["R_0"] - numbers["S_0"]
     return composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
@@ -160,8 +177,8 @@ STORED = Path(__file__).with_name("robustness.json")
 
 
 def found(source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Shipped results (made by ``papers forner2026 --figure robustness --scale small``), or those
-    of a requested sweep.
+    """Shipped results (made by ``papers forner2026 --figure robustness --scale
+    small``), or those of a requested sweep.
     """
     if source.scale != "shipped":
         return sweep(source)
@@ -177,8 +194,8 @@ def found(source: Source) -> dict[str, list[dict[str, Any]]]:
 
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Train around one setting; returns times of A = 1/2 and final accuracies per parameter and
-    value.
+    """Train around one setting; returns times of A = 1/2 and final accuracies per
+    parameter and value.
     """
     large = source.scale == "paper"
     base = Parameters.table_1() if large else SMALL
@@ -223,23 +240,46 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
                 label=label,
             )
         for x, r in zip(places, rows, strict=True):
-            lower.plot(np.full(len(r["students"]), x), r["students"], ".", color="C0", alpha=0.5)
-        lower.plot(places, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")
+            lower.plot(
+                np.full(len(r["students"]), x),
+                r["students"],
+                ".",
+                color="C0",
+                alpha=0.5,
+            )
+        lower.plot(
+            places, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)"
+        )
         lower.plot([], [], ".", color="C0", label="students")
         times = np.concatenate([[r["flow"], *r["students"]] for r in rows])
         top = 1.15 * times[times < LATE].max()
         for x, r in zip(places, rows, strict=True):
             if not r["flow"] < top:
                 words = rf"flow: not within $10^{np.log10(LATE):.0f}$"
-                lower.text(x, 0.5 * top, words, ha="center", va="center", fontsize=8, rotation=90)
+                lower.text(
+                    x,
+                    0.5 * top,
+                    words,
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    rotation=90,
+                )
         upper.set(ylim=(-0.03, 1.05), xticks=places, xticklabels=[])
-        ticks = [r["value"] if isinstance(r["value"], str) else f"{r['value']:g}" for r in rows]
+        ticks = [
+            r["value"] if isinstance(r["value"], str) else f"{r['value']:g}"
+            for r in rows
+        ]
         lower.set(xlabel=LABELS[name], xticks=places, xticklabels=ticks, ylim=(0, top))
         for axis in (upper, lower):
             axis.set_xlim(places[0] - 0.5, places[-1] + 0.5)
     for upper, lower in axes.T[:: plotting.ACROSS]:  # the first of a row
         upper.set_ylabel("final accuracy")
         lower.set_ylabel(r"time of $A=1/2$, in $\alpha$")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
-    figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower right", ncols=2)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2
+    )
+    figure.legend(
+        *axes[1, 0].get_legend_handles_labels(), loc="outside lower right", ncols=2
+    )
     return figure

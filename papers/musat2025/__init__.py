@@ -1,4 +1,6 @@
-"""Musat et al.: on the emergence of induction heads for in-context learning (arXiv:2511.01033)."""
+"""Musat et al.: on the emergence of induction heads for in-context learning
+(arXiv:2511.01033).
+"""
 
 from pathlib import Path
 
@@ -24,9 +26,14 @@ def numbers() -> str:
     for N in SIZES:
         times = emergence.times(N)
         rows.append(
-            (f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in times.values()))
+            (
+                f"{N}",
+                *(f"{v:.10g}" if v < float("inf") else "never" for v in times.values()),
+            )
         )
-    return document.tabular(("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr")
+    return document.tabular(
+        ("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr"
+    )
 
 
 def generate() -> str:
@@ -36,7 +43,9 @@ def generate() -> str:
         document.makers(HERE, FIGURES, ih.sections)
         | {
             "numbers": lambda _: numbers(),
-            "flow": lambda _: f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}",
+            "flow": lambda _: (
+                f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}"
+            ),
             "gradients": lambda _: document.check_table(gradients.checks()),
             "laws": lambda _: document.check_table(
                 [*flow_laws.constants(), *flow_laws.exponents()[0]]

@@ -7,7 +7,13 @@ import numpy as np
 import xarray as xr
 
 from papers.musat2025 import laws
-from papers.musat2025.weights_figures import STANDARD, THREE, interpretation, standard_runs, weights
+from papers.musat2025.weights_figures import (
+    STANDARD,
+    THREE,
+    interpretation,
+    standard_runs,
+    weights,
+)
 from papers.source import Figure, Source
 from simulate.induction_heads import train
 from theory import induction_heads as ih
@@ -29,7 +35,9 @@ DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
 
 def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
-    """All pseudo-parameters: the three in colour, the others grey, mean over seeds and band."""
+    """All pseudo-parameters: the three in colour, the others grey, mean over seeds and
+    band.
+    """
     others = [str(n) for n in runs.parameter.values if str(n) not in THREE]
     for k, name in enumerate(others):
         axis.plot(
@@ -47,21 +55,29 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
 
 @plotting.panels(2, 2, height=2.8, legends=False)
 def ablation(name: str, source: Source, axes: Any) -> None:
-    """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only
-    (bottom).
+    """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three
+    directions only (bottom).
     """
     N, D = ABLATION[name]
     base = pictures.ablation((N, D))
     for row, (trained, label) in enumerate(
         (("all", "all weights"), ("projected", "three directions only"))
     ):
-        runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
+        runs = source.train(
+            train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS]
+        )
         pseudo_panel(axes[row, 0], runs)
         axes[row, 0].set_title(label)
         plotting.band(axes[row, 1], runs.loss.swap_dims(t="step"), "C3", "loss")
         drop = first_crossing(-runs.loss, -0.5).values
         head = np.max(
-            np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0
+            np.stack(
+                [
+                    first_crossing(runs[x], 0.5).values
+                    for x in ("alpha", "beta", "gamma")
+                ]
+            ),
+            0,
         )
         for values, colour, text in (
             (head, "0.5", "all three $\\geq 1/2$, mean time"),
@@ -69,7 +85,11 @@ def ablation(name: str, source: Source, axes: Any) -> None:
         ):
             if np.isfinite(values).any():
                 axes[row, 1].axvline(
-                    np.nanmean(values) / base.time_per_step, color=colour, ls="--", lw=1, label=text
+                    np.nanmean(values) / base.time_per_step,
+                    color=colour,
+                    ls="--",
+                    lw=1,
+                    label=text,
                 )
         axes[row, 1].set(
             xlabel=STEPS,
@@ -82,11 +102,13 @@ def ablation(name: str, source: Source, axes: Any) -> None:
 
 
 def emergence_runs(source: Source, N: int) -> dict[str, float]:
-    """Times of the constrained network at Fig. 5's rate: thresholds 0.1 and 1/2 for alpha and beta,
-    1/2 for gamma.
+    """Times of the constrained network at Fig. 5's rate: thresholds 0.1 and 1/2 for
+    alpha and beta, 1/2 for gamma.
     """
     last = emergence.Path(N).of_alpha() if N > 1 else 10.0
-    p = Parameters.emergence().replace(N=N, steps=int(1.1 * last / RATE) + 5, eval_every=1)
+    p = Parameters.emergence().replace(
+        N=N, steps=int(1.1 * last / RATE) + 5, eval_every=1
+    )
     if source.scale == "small":  # the loss does not depend on D >= 2N nor on the draw
         p = p.replace(D=2 * N, eta=RATE * 2 * N, batch_size=1)
     runs = source.train(partial(train, dtype="float64"), p, source.seeds[:1])
@@ -97,13 +119,16 @@ def emergence_runs(source: Source, N: int) -> dict[str, float]:
         "t_ICL": ("alpha", 0.5),
     }
     return {
-        name: float(first_crossing(runs[x], level).values[0]) for name, (x, level) in levels.items()
+        name: float(first_crossing(runs[x], level).values[0])
+        for name, (x, level) in levels.items()
     }
 
 
 @plotting.panels(1, 2)
 def emergence_times(source: Source, left: Any, right: Any) -> None:
-    """Fig. 5: emergence times of the constrained network over N; t_ICL with its expansion."""
+    """Fig. 5: emergence times of the constrained network over N; t_ICL with its
+    expansion.
+    """
     sizes = np.array(EMERGENCE[source.scale])
     runs = {int(N): emergence_runs(source, int(N)) for N in sizes}
     smooth = np.unique(np.linspace(sizes[0], sizes[-1], 16).astype(int))
@@ -141,10 +166,17 @@ def emergence_times(source: Source, left: Any, right: Any) -> None:
         label="network, all three $\\geq 1/2$",
     )
     right.loglog(
-        fine, expansion.evaluate({"N": fine}), "-", color="C0", lw=1, label="expansion to $O(1)$"
+        fine,
+        expansion.evaluate({"N": fine}),
+        "-",
+        color="C0",
+        lw=1,
+        label="expansion to $O(1)$",
     )
     leading = float(expansion.rhs.expand().coeff(N_symbol, 2))
-    right.loglog(fine, leading * fine**2, "--", color="0.4", label=rf"${leading:.4f}\,N^2$")
+    right.loglog(
+        fine, leading * fine**2, "--", color="0.4", label=rf"${leading:.4f}\,N^2$"
+    )
     right.set(
         xlabel="item-label pairs $N$",
         ylabel=r"$t_{\mathrm{ICL}}$",
@@ -175,22 +207,26 @@ def standard_loss(source: Source, axis: Any) -> None:
 
 
 def onset_curves(source: Source) -> Any:
-    """Ours: the flow and its slow manifold over the time left before the drop, and the loss around
-    the drop.
+    """Ours: the flow and its slow manifold over the time left before the drop, and the
+    loss around the drop.
     """
     return onset(Parameters.emergence(N=64)).draw()
 
 
 @plotting.panels(1, 2)
 def uniform(source: Source, left: Any, right: Any) -> None:
-    """Ours: averaging over the queried pair accelerates emergence by ln N; the time of the drop
-    against its formula.
+    """Ours: averaging over the queried pair accelerates emergence by ln N; the time of
+    the drop against its formula.
     """
     sizes = np.array(UNIFORM_SIZES)
     averaged = [dynamics.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
     for k, (name, label) in enumerate(
-        {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()
+        {
+            "T_alpha": r"T_\alpha",
+            "T_beta": r"T_\beta",
+            "T_drop": r"T_\mathrm{drop}",
+        }.items()
     ):
         left.semilogx(
             sizes,
@@ -207,24 +243,38 @@ def uniform(source: Source, left: Any, right: Any) -> None:
             color=f"C{k}",
             label=f"${label} \\ln N / N^2$, uniform $q$",
         )
-    left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
+    left.set(
+        xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2)
+    )
     plotting.below(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     predicted = np.array([ih.drop.drop_time(N) for N in large])
     square = np.sqrt(2 * np.pi) * large**2
-    right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
     right.semilogx(
-        large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
+        large, (measured - square) / large, "o", ms=5, color="C0", label="flow"
     )
-    right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
+    right.semilogx(
+        large,
+        (predicted - square) / large,
+        "-",
+        color="C0",
+        lw=1,
+        label="matched expansion",
+    )
+    right.set(
+        xlabel="item-label pairs $N$",
+        ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$",
+    )
 
 
 def all_weights(source: Source) -> Any:
     """Ours: emergence times when all weights move, seeds and population, against the
     three-parameter flow.
     """
-    _, _, sweeps = timescales.all_weights(device=source.device, progress=source.progress)
+    _, _, sweeps = timescales.all_weights(
+        device=source.device, progress=source.progress
+    )
     return timescales.draw(sweeps)
 
 

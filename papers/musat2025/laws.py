@@ -1,5 +1,5 @@
-"""Figure of Gaussian data, and of the law of all weights: scaled emergence times, error of the
-law, and the leading pseudo-parameters of a run.
+"""Figure of Gaussian data, and of the law of all weights: scaled emergence times, error
+of the law, and the leading pseudo-parameters of a run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,9 @@ from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
 from simulate.induction_heads import train
-from theory.induction_heads.all_weights import gaussian as law_of_gaussian
 from theory.induction_heads import symbols
 from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import gaussian as law_of_gaussian
 from theory.induction_heads.all_weights import law
 from theory.runtime import plotting
 from verify.induction_heads import flow_laws, gaussian
@@ -45,8 +45,8 @@ def scaled(time: Any, N: Any) -> Any:
 
 @plotting.panels(2, 2)
 def all_weights_law(_: Source, axes: Any) -> None:
-    """Draw times over N for both queries with the law and with three pseudo-parameters only, the
-    law's error, and a run's pseudo-parameters over time.
+    """Draw times over N for both queries with the law and with three pseudo-parameters
+    only, the law's error, and a run's pseudo-parameters over time.
     """
     x = np.array(SIZES, float)
     large = np.array(LAW_SIZES, float)
@@ -55,21 +55,28 @@ def all_weights_law(_: Source, axes: Any) -> None:
     left, right = axes[1]
     for axis, (query, label), marker in zip(axes[0], LABELS.items(), "os", strict=True):
         far, here = (
-            columns(law.predicted(N, query) for N in sizes) for sizes in (LAW_SIZES, SIZES)
+            columns(law.predicted(N, query) for N in sizes)
+            for sizes in (LAW_SIZES, SIZES)
         )
         hollow = "none" if query == "uniform" else None
         for c, (name, letter) in enumerate(LETTERS.items()):
             colour, measured = f"C{c}", found[query][name]
             words = f"${letter}$, all weights"
             axis.semilogx(x, scaled(measured, x), "o", ms=4, color=colour, label=words)
-            law_curve = PchipInterpolator(np.log(large), scaled(far[name], large))(np.log(fine))
+            law_curve = PchipInterpolator(np.log(large), scaled(far[name], large))(
+                np.log(fine)
+            )
             axis.semilogx(fine, law_curve, "-", lw=1, color=colour)
             style = {"ms": 4, "lw": 0.8, "color": colour, "mfc": hollow}
             error = abs(here[name] / measured - 1)
             left.loglog(x, error, f"{marker}-", label=f"${letter}$, {label}", **style)
         axis.plot([], [], "k-", lw=1, label="law, nothing fitted")
-        alone = scaled(np.array([flow_laws.times(N, query)["T_drop"] for N in SIZES]), x)
-        axis.semilogx(x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers")
+        alone = scaled(
+            np.array([flow_laws.times(N, query)["T_drop"] for N in SIZES]), x
+        )
+        axis.semilogx(
+            x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers"
+        )
         limit = 4.0 if query == "last" else 4 * float(law.uniform_integral().evalf())
         words = rf"limit {limit:.4g} of $T_\mathrm{{drop}}$"
         axis.axhline(limit, color="C2", lw=0.8, ls=":", label=words)
@@ -90,7 +97,9 @@ def all_weights_law(_: Source, axes: Any) -> None:
     curve = curve.sel(t=curve.t < drop)
     for c, (name, letter) in enumerate(SHOWN.items()):
         mark = {"marker": "osD^vP"[c], "ms": 4, "markevery": 0.15}
-        right.semilogx(drop - curve.t, curve[name], color=f"C{c}", label=f"${letter}$", **mark)
+        right.semilogx(
+            drop - curve.t, curve[name], color=f"C{c}", label=f"${letter}$", **mark
+        )
     right.semilogx(drop - curve.t, curve.loss, "k", lw=1, label="loss")
     right.axhline(0.5, color="0.7", lw=0.8, label="level 1/2")
     right.set(
@@ -111,8 +120,8 @@ PACES = (2, 8, 32)  # D / N^(1/2)
 
 @plotting.panels(1, 2)
 def gaussian_law(source: Source, left: Any, right: Any) -> None:
-    """Scaled time of the drop at fixed D / N^(1/2) with the law; students on Gaussian data over D
-    with the first order in 1/D.
+    """Scaled time of the drop at fixed D / N^(1/2) with the law; students on Gaussian
+    data over D with the first order in 1/D.
     """
     over_dimensions(right, source)  # first: asks for students
     over_sizes(left)
@@ -120,7 +129,9 @@ def gaussian_law(source: Source, left: Any, right: Any) -> None:
 
 def law_of(query: str, N: float) -> float:
     """T_drop D^2 / N^(3/2), without gamma's time after attention."""
-    drop = law_of_gaussian.equations()[f"T_drop_gaussian_{query}"].evaluate({"N": N, "D": 1})
+    drop = law_of_gaussian.equations()[f"T_drop_gaussian_{query}"].evaluate(
+        {"N": N, "D": 1}
+    )
     return float(drop - after()) / N**1.5
 
 
@@ -144,7 +155,9 @@ def over_sizes(axis: Any) -> None:
             filled = {} if query == "last" else {"mfc": "none"}
             axis.semilogx(SIZES, scaled, color=f"C{c}", label=text, **style, **filled)
         line = "k-" if query == "last" else "k--"
-        axis.semilogx(fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law, {label}")
+        axis.semilogx(
+            fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law, {label}"
+        )
     axis.set(
         xlabel="item-label pairs $N$",
         ylabel=r"$(T_\mathrm{drop} - \ln 2 / 4 D) \, D^2 / N^{3/2}$",
@@ -158,7 +171,9 @@ def over_dimensions(axis: Any, source: Source) -> None:
     """Number of steps to the drop relative to orthonormal inner products."""
     dimensions = gaussian.DIMENSIONS
     steps = [  # first, as it may require training
-        gaussian.drops(D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS))
+        gaussian.drops(
+            D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS)
+        )
         for D in dimensions
     ]
     limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T

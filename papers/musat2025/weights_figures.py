@@ -1,5 +1,5 @@
-"""Weight matrices: of the disentangled transformer, and of the standard one in the basis of its
-embeddings.
+"""Weight matrices: of the disentangled transformer, and of the standard one in the
+basis of its embeddings.
 """
 
 from functools import partial
@@ -29,7 +29,9 @@ STANDARD = {"small": StandardParameters(), "paper": StandardParameters.paper()}
 
 def structure_runs(source: Source, N: int) -> xr.Dataset:
     """App. C: all weights, D = 16, recorded at the printed steps."""
-    return source.train(partial(train, keep_weights=True), pictures.structure(N), source.seeds[:1])
+    return source.train(
+        partial(train, keep_weights=True), pictures.structure(N), source.seeds[:1]
+    )
 
 
 def heat(
@@ -40,23 +42,32 @@ def heat(
     label: str = "entry",
     limit: float | None = None,
 ) -> None:
-    """Draw a matrix as an image, zero in white, with a colour bar that is pointed if entries exceed
-    its limit.
+    """Draw a matrix as an image, zero in white, with a colour bar that is pointed if
+    entries exceed its limit.
     """
     top = float(np.abs(matrix).max())
     limit = limit or top or 1.0
     image = axis.imshow(
-        matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto"
+        matrix,
+        cmap="RdBu_r",
+        vmin=-limit,
+        vmax=limit,
+        interpolation="nearest",
+        aspect="auto",
     )
     axis.set_title(title)
     axis.grid(False)
     extend = "both" if top > limit else "neither"
-    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02, label=label, extend=extend)
+    figure.colorbar(
+        image, ax=axis, fraction=0.046, pad=0.02, label=label, extend=extend
+    )
     figure.get_layout_engine().set(w_pad=0.12)  # keep the label at its colour bar
 
 
 def weights(source: Source, N: int, step: int) -> Any:
-    """Figs. 3 and 6-14: the three matrices after a number of steps, block borders drawn."""
+    """Figs. 3 and 6-14: the three matrices after a number of steps, block borders
+    drawn.
+    """
     runs = structure_runs(source, N).isel(seed=0)
     shown = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
     D = shown.sizes["column_3"]
@@ -89,13 +100,18 @@ def standard_runs(source: Source, seeds: int) -> xr.Dataset:
 
 
 def interpretation(source: Source) -> Any:
-    """Fig. 2: key-query products and output matrix in the basis of embeddings and of what the heads
-    write.
+    """Fig. 2: key-query products and output matrix in the basis of embeddings and of
+    what the heads write.
     """
     runs = standard_runs(source, 1).isel(seed=0)
     p = STANDARD[source.scale]
     figure, axes = plotting.figure(1, 3, height=3.6)
-    written = ("", "V_1", "V_2", "V_2 V_1")  # written by no layer, the first, the second, both
+    written = (
+        "",
+        "V_1",
+        "V_2",
+        "V_2 V_1",
+    )  # written by no layer, the first, the second, both
     marks = {
         f"${by}\\,{of}$": size
         for by in written
@@ -112,8 +128,16 @@ def interpretation(source: Source) -> Any:
     }
     for axis, (name, (title, label)) in zip(axes, panels.items(), strict=True):
         matrix = runs[name].values
-        # A few entries are large due to the random start; the colour scale excludes the top 0.1%.
-        heat(figure, axis, matrix, title, label, float(np.quantile(np.abs(matrix), 0.999)))
+        # A few entries are large due to the random start; the colour scale excludes the
+        # top 0.1%.
+        heat(
+            figure,
+            axis,
+            matrix,
+            title,
+            label,
+            float(np.quantile(np.abs(matrix), 0.999)),
+        )
         label_blocks(axis, marks, matrix.shape[1], "x")
         if name == "readout":
             axis.set(
@@ -122,7 +146,10 @@ def interpretation(source: Source) -> Any:
             )
         else:
             label_blocks(axis, marks, matrix.shape[0], "y")
-            axis.set(xlabel=f"what the key holds\n({meaning[name]})", ylabel="what the query holds")
+            axis.set(
+                xlabel=f"what the key holds\n({meaning[name]})",
+                ylabel="what the query holds",
+            )
     return figure
 
 
@@ -132,7 +159,9 @@ def label_blocks(axis: Any, blocks: dict[str, int], total: int, which: str) -> N
     count = int(np.searchsorted(ends, total)) + 1
     edges = np.append(0, ends[:count])
     for edge in edges[1:-1]:
-        (axis.axvline if which == "x" else axis.axhline)(edge - 0.5, color="0.5", lw=0.5)
+        (axis.axvline if which == "x" else axis.axhline)(
+            edge - 0.5, color="0.5", lw=0.5
+        )
     ticks = {
         f"{which}ticks": (edges[:-1] + edges[1:]) / 2 - 0.5,
         f"{which}ticklabels": list(blocks)[:count],

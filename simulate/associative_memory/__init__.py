@@ -1,6 +1,11 @@
 """Students of the associative-memory systems; each subpackage is one system."""
 
-from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trigger_task
+from simulate.associative_memory import (
+    factual_recall,
+    k_hop,
+    noisy_bigram,
+    trigger_task,
+)
 
 SYSTEMS = {
     "factual_recall": factual_recall.SYSTEM,

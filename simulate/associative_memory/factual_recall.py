@@ -1,4 +1,6 @@
-"""Students of the fact-lookup task: linear attention trained by stochastic gradient descent."""
+"""Students of the fact-lookup task: linear attention trained by stochastic gradient
+descent.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from theory.dynamics.optimisers import Optimiser
 
 
 def fact_table(p: Parameters) -> np.ndarray:
-    """Answers ``a*(s, r) = r D + floor(s D / S)``, shape ``(S, R)``: every answer has S/D
-    subjects.
+    """Answers ``a*(s, r) = r D + floor(s D / S)``, shape ``(S, R)``: every answer has
+    S/D subjects.
     """
     return np.arange(p.R) * p.D + (np.arange(p.S)[:, None] * p.D) // p.S
 
@@ -29,11 +31,15 @@ def fact_table(p: Parameters) -> np.ndarray:
 def sample(
     p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw ``n`` sequences as occurrences of every token ``(n, vocabulary)``: subjects, relations,
-    noise, end; and their answers ``(n,)``. A linear student without positional encoding does not
-    depend on the order of tokens.
+    """Draw ``n`` sequences as occurrences of every token ``(n, vocabulary)``: subjects,
+    relations, noise, end; and their answers ``(n,)``. A linear student without
+    positional encoding does not depend on the order of tokens.
     """
-    subject, relation, rows = rng.integers(p.S, size=n), rng.integers(p.R, size=n), np.arange(n)
+    subject, relation, rows = (
+        rng.integers(p.S, size=n),
+        rng.integers(p.R, size=n),
+        np.arange(n),
+    )
     counts = np.ones((n, p.vocabulary), dtype=np.float32)
     counts[:, : p.S + p.R] = 0
     counts[rows, subject] = counts[rows, p.S + relation] = 1
@@ -47,8 +53,8 @@ def draw_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Token sequences ``(n, T)`` and answers ``(n,)``.
 
-    The subject is at a uniform position among the first T-1, the relation at another one, noise
-    elsewhere, and the end token last.
+    The subject is at a uniform position among the first T-1, the relation at another
+    one, noise elsewhere, and the end token last.
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
     subject = rng.integers(p.S, size=n)
@@ -85,13 +91,17 @@ MEANING = {
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    weight.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per weight.
     """
     table = 8 * p.vocabulary * p.answers  # values: stored, gradient, double precision
-    batch = p.batch_size * (16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64)
+    batch = p.batch_size * (
+        16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64
+    )
     facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured together
-    return (4 * table + batch + facts) * itemsize / 4 + plan.records(p, 2 * len(MEANING))
+    return (4 * table + batch + facts) * itemsize / 4 + plan.records(
+        p, 2 * len(MEANING)
+    )
 
 
 class LinearAttention(nn.Module):
@@ -109,7 +119,9 @@ class LinearAttention(nn.Module):
         super().__init__()
         self.p = p
         self.w = nn.Parameter(torch.full((p.vocabulary,), p.epsilon, dtype=dtype))
-        self.V = nn.Parameter(torch.full((p.vocabulary, p.answers), p.epsilon, dtype=dtype))
+        self.V = nn.Parameter(
+            torch.full((p.vocabulary, p.answers), p.epsilon, dtype=dtype)
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(n, answers)`` of sequences ``(n, T)``."""
@@ -121,8 +133,12 @@ class Learner(Member):
 
     p: Parameters
 
-    def build(self, table: np.ndarray | None = None, optimizer: Optimiser | None = None) -> None:
-        """Answers ``(S, R)``, by default the balanced table; by default gradient descent."""
+    def build(
+        self, table: np.ndarray | None = None, optimizer: Optimiser | None = None
+    ) -> None:
+        """Answers ``(S, R)``, by default the balanced table; by default gradient
+        descent.
+        """
         p = self.p
         self.table = fact_table(p) if table is None else table
         self.w, self.V = (
@@ -141,7 +157,9 @@ class Learner(Member):
         self.w -= self.p.eta * d_w
         self.V -= self.p.eta * d_V
 
-    def gradient(self, counts: np.ndarray, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(
+        self, counts: np.ndarray, answer: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Gradients of w and V of the mean cross-entropy."""
         error = scipy.special.softmax((counts * self.w) @ self.V, 1)
         error[np.arange(len(answer)), answer] -= 1
@@ -155,8 +173,15 @@ class Learner(Member):
         subject, relation = (x.ravel() for x in np.indices((p.S, p.R)))
         answer = self.table[subject, relation]
         rows = np.arange(len(answer))
-        noise = w[p.S + p.R : -1] @ V[p.S + p.R : -1] * (p.T - 3) / p.noise_tokens + w[-1] * V[-1]
-        logits = w[subject, None] * V[subject] + w[p.S + relation, None] * V[p.S + relation] + noise
+        noise = (
+            w[p.S + p.R : -1] @ V[p.S + p.R : -1] * (p.T - 3) / p.noise_tokens
+            + w[-1] * V[-1]
+        )
+        logits = (
+            w[subject, None] * V[subject]
+            + w[p.S + relation, None] * V[p.S + relation]
+            + noise
+        )
         probability = scipy.special.softmax(logits, 1)
         block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
         loss = -np.log(probability[rows, answer]).mean()

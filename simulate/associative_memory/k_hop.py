@@ -1,5 +1,5 @@
-"""Kernel learners of k-fold composition, with and without curriculum; attention that jumps along
-pointers.
+"""Kernel learners of k-fold composition, with and without curriculum; attention that
+jumps along pointers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ MEANING = {
 }
 
 
-def draw_permutations(shape: tuple[int, ...], N: int, rng: np.random.Generator) -> np.ndarray:
+def draw_permutations(
+    shape: tuple[int, ...], N: int, rng: np.random.Generator
+) -> np.ndarray:
     """Uniform permutations, shape ``(*shape, N)``."""
     return rng.permuted(np.broadcast_to(np.arange(N), (*shape, N)), axis=-1)
 
 
 def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start
-    ``(n,)``.
+    """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)``
+    and start ``(n,)``.
     """
     current, rows = start, np.arange(len(start))
     for j in range(len(hidden)):
@@ -44,7 +46,9 @@ def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarr
 
 
 def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
-    """Distribution over answers ``(n, N)`` of kernels ``(k, N, N)``, columns summing to one."""
+    """Distribution over answers ``(n, N)`` of kernels ``(k, N, N)``, columns summing to
+    one.
+    """
     v = torch.nn.functional.one_hot(start, kernels.shape[1]).to(kernels.dtype)
     for j, kernel in enumerate(kernels):
         moved = v @ kernel.T
@@ -53,8 +57,8 @@ def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
 
 
 def memory(p: Parameters, itemsize: int = 8) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    number.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per number.
     """
     n = max(p.batch_size, 4096)
     return (
@@ -68,8 +72,8 @@ class Learner(Member):
     """Online gradient ascent on the probability of the correct answer; hop by hop with
     ``p.curriculum``.
 
-    As in the theory, kernels start with overlap m_0 with their permutations and are otherwise
-    uniform.
+    As in the theory, kernels start with overlap m_0 with their permutations and are
+    otherwise uniform.
     """
 
     p: Parameters
@@ -90,23 +94,35 @@ class Learner(Member):
 
     def overlaps(self) -> Tensor:
         """Overlaps ``(tr(pi^T A) - 1)/(N - 1)``, shape ``(k,)``."""
-        return ((self.matrices * self.kernels().detach()).sum((1, 2)) - 1) / (self.p.N - 1)
+        return ((self.matrices * self.kernels().detach()).sum((1, 2)) - 1) / (
+            self.p.N - 1
+        )
 
-    def sample(self, n: int, hops: int, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def sample(
+        self, n: int, hops: int, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Given permutations, starting points and correct answers."""
         given = draw_permutations((n, hops), self.p.N, rng)
         start = rng.integers(self.p.N, size=n)
         right = answer(self.hidden[:hops], given, start)
-        return tuple(torch.as_tensor(v, device=self.device) for v in (given, start, right))  # type: ignore[return-value]
+        return tuple(
+            torch.as_tensor(v, device=self.device) for v in (given, start, right)
+        )  # type: ignore[return-value]
 
     def step(self, number: int) -> None:
-        """One step on one batch. A stage of the curriculum ends when the product of its overlaps
-        reaches `STAGE`.
+        """One step on one batch. A stage of the curriculum ends when the product of its
+        overlaps reaches `STAGE`.
         """
         if self.hops < self.p.k and self.overlaps()[: self.hops].prod() >= STAGE:
             self.hops += 1
-        given, start, right = self.sample(self.p.batch_size, self.hops, keyed(self.seed, 1, number))
-        chance = apply(self.kernels()[: self.hops], given, start).gather(1, right[:, None]).mean()
+        given, start, right = self.sample(
+            self.p.batch_size, self.hops, keyed(self.seed, 1, number)
+        )
+        chance = (
+            apply(self.kernels()[: self.hops], given, start)
+            .gather(1, right[:, None])
+            .mean()
+        )
         (slope,) = torch.autograd.grad(chance, self.logits)
         with torch.no_grad():
             self.logits += self.p.eta * slope
@@ -116,7 +132,9 @@ class Learner(Member):
         overlap = self.overlaps()
         given, start, right = self.sample(4096, self.p.k, keyed(self.seed, 2))
         with torch.no_grad():
-            chance = apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
+            chance = (
+                apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
+            )
         return {
             "product": overlap.prod(),
             "overlap": overlap,
@@ -148,9 +166,10 @@ SYSTEM = plan.System(
 
 # Pointers (our setting; the slides give none)
 #
-# Position i of the context holds sigma(i), one-hot. In layer l, position i attends, by trained
-# scores, from the thing it points to and copies the pointer found there; identity scores turn m
-# hops into 2 m. 2^j hops are read from a trained mixture of all layers.
+# Position i of the context holds sigma(i), one-hot. In layer l, position i attends, by
+# trained scores, from the thing it points to and copies the pointer found there;
+# identity scores turn m hops into 2 m. 2^j hops are read from a trained mixture of all
+# layers.
 
 POINTER_MEANING = {
     "accuracy": "accuracy of 1, 2, 4, .. hops, 512 fresh permutations",
@@ -159,8 +178,8 @@ POINTER_MEANING = {
 
 
 def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    number.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per number.
     """
     n = max(p.batch_size, 512)
     return (
@@ -189,7 +208,9 @@ class PointerLearner(Module):
         self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
 
     def pointers(self, sigma: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Pointers ``(n, N, N)`` before and after every layer, and the layers' attention."""
+        """Pointers ``(n, N, N)`` before and after every layer, and the layers'
+        attention.
+        """
         now = torch.nn.functional.one_hot(sigma, self.p.N).to(self.dtype)
         states, attention = [now], []
         for score in self.student["scores"]:
@@ -204,15 +225,23 @@ class PointerLearner(Module):
         stacked, losses, right = torch.stack(states), [], []
         target = torch.as_tensor(sigma, device=self.device)
         for mixture in self.student["mixture"]:
-            logits = self.student["sharpness"] * torch.einsum("l,lnij->nij", mixture, stacked)
-            losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten()))
+            logits = self.student["sharpness"] * torch.einsum(
+                "l,lnij->nij", mixture, stacked
+            )
+            losses.append(
+                torch.nn.functional.cross_entropy(
+                    logits.flatten(0, 1), target.flatten()
+                )
+            )
             right.append((logits.argmax(-1) == target).float().mean())
             target = target.gather(1, target)  # doubles the number of hops
         return torch.stack(losses), torch.stack(right)
 
     def loss(self, number: int) -> Tensor:
         """Cross-entropy of the chosen hops on one batch."""
-        sigma = draw_permutations((self.p.batch_size,), self.p.N, keyed(self.seed, 1, number))
+        sigma = draw_permutations(
+            (self.p.batch_size,), self.p.N, keyed(self.seed, 1, number)
+        )
         losses, _ = self.on(sigma)
         return losses.sum() if self.p.hops == "mixture" else losses[-1]
 

@@ -44,8 +44,8 @@ CUTS = (
 def sample(
     p: Parameters, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``;
-    noise is N.
+    """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``,
+    labels ``(n,)``; noise is N.
 
     The order does not matter; the answer is distinguished by the trigger before it.
     """
@@ -55,15 +55,16 @@ def sample(
 
 
 def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
-    """One gradient step from zero weights on ``draws`` data sets of n samples, attention uniform.
+    """One gradient step from zero weights on ``draws`` data sets of n samples,
+    attention uniform.
 
     Returns
     -------
     dict
-        Arrays over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
-        ``value``, fraction of the tokens z for which W_V[k, z], with k among the N answers, is
-        largest at k = z, ties broken evenly. The noise token's row, which has most of the samples,
-        is excluded.
+        Arrays over draws: ``feed_forward``, whether the noise token has strictly the
+        largest logit; ``value``, fraction of the tokens z for which W_V[k, z], with k
+        among the N answers, is largest at k = z, ties broken evenly. The noise token's
+        row, which has most of the samples, is excluded.
     """
     memory_module.require(memory_of_one_step, p, "one gradient step")
     results: dict[str, list[float]] = {"feed_forward": [], "value": []}
@@ -71,18 +72,20 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         context, _, label = sample(p, p.n, rng)
         counts = np.bincount(label, minlength=p.N + 1)
         results["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
-        # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k:
-        # within a column the order of entries is that of C.
+        # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under
+        # label k: within a column the order of entries is that of C.
         index = (label[:, None] * p.N + context).ravel()
-        counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
+        counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[
+            : p.N
+        ]
         best = counted == counted.max(0)
         results["value"].append((best.diagonal() / best.sum(0)).mean())
     return {name: np.array(v) for name, v in results.items()}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Peak memory of one run of the ablated model in bytes, estimated from array shapes;
-    ``itemsize`` bytes per number.
+    """Peak memory of one run of the ablated model in bytes, estimated from array
+    shapes; ``itemsize`` bytes per number.
     """
     n = max(p.batch_size, 4096)
     return (
@@ -93,18 +96,18 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 def memory_of_one_step(p: Parameters) -> float:
-    """Peak memory of `one_step` in bytes: contexts and their counts under every label, one data set
-    at a time.
+    """Peak memory of `one_step` in bytes: contexts and their counts under every label,
+    one data set at a time.
     """
     return 8 * p.n * (3 * p.T + 4) + 8 * 3 * (p.N + 1) * p.N + 16 * p.draws
 
 
 class Learner(Module):
-    """Model with the feed-forward row of the trigger, a value matrix, and an attention score on the
-    token after the trigger.
+    """Model with the feed-forward row of the trigger, a value matrix, and an attention
+    score on the token after the trigger.
 
-    Tokens of the context are one-hot. The query is always the trigger, so that the feed-forward
-    path is a single row.
+    Tokens of the context are one-hot. The query is always the trigger, so that the
+    feed-forward path is a single row.
     """
 
     p: Parameters
@@ -113,14 +116,18 @@ class Learner(Module):
         """All weights are zero."""
         N = self.p.N
         shapes = {"feed_forward": (N + 1,), "value": (N + 1, N), "score": ()}
-        weights = {name: torch.zeros(shape, dtype=self.dtype) for name, shape in shapes.items()}
+        weights = {
+            name: torch.zeros(shape, dtype=self.dtype) for name, shape in shapes.items()
+        }
         self.student = torch.nn.ParameterDict(weights).to(self.device)
         self.optimizer = Descent(self.student.parameters(), lr=self.p.eta)
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
         """Logits ``(n, N + 1)`` with a fraction of the feed-forward path kept."""
         score, value = self.student["score"], self.student["value"]
-        attention = torch.softmax(torch.cat([score[None], score.new_zeros(self.p.T - 1)]), 0)
+        attention = torch.softmax(
+            torch.cat([score[None], score.new_zeros(self.p.T - 1)]), 0
+        )
         seen = value.new_zeros(len(context), self.p.N)
         seen = seen.scatter_add(1, context, attention.expand(len(context), -1))
         return keep * self.student["feed_forward"] + seen @ value.T

@@ -29,7 +29,9 @@ def hebbian(
 def scores(
     p: Parameters, rng: np.random.Generator, weights: np.ndarray | float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores ``(N, outputs)`` of one draw of embeddings, and the correct outputs ``(N,)``."""
+    """Scores ``(N, outputs)`` of one draw of embeddings, and the correct outputs
+    ``(N,)``.
+    """
     answer = np.arange(p.N) % p.outputs
     e = unit_vectors(p.N, p.d, rng)
     u = unit_vectors(p.outputs, p.d, rng)
@@ -37,8 +39,8 @@ def scores(
 
 
 def memory_of_run(p: Parameters) -> float:
-    """Peak memory of `recall` in bytes: embeddings and matrix of a draw, scores of two draws, hits
-    of all draws.
+    """Peak memory of `recall` in bytes: embeddings and matrix of a draw, scores of two
+    draws, hits of all draws.
     """
     return 8 * (
         3 * (p.N + p.outputs) * p.d + 2 * p.N * p.d + 2 * p.d**2 + 2 * p.N * p.outputs
@@ -62,9 +64,9 @@ def recall(
     Returns
     -------
     dict
-        Arrays over draws: ``accuracy``; ``right`` and ``wrong``, scores of the first key for its
-        correct output and one wrong one (independent between draws, so that their moments have
-        simple standard errors); ``hits`` ``(draws, N)``.
+        Arrays over draws: ``accuracy``; ``right`` and ``wrong``, scores of the first
+        key for its correct output and one wrong one (independent between draws, so that
+        their moments have simple standard errors); ``hits`` ``(draws, N)``.
     """
     memory.require(memory_of_run, p, "recall")
     out: dict[str, list[Any]] = {"accuracy": [], "right": [], "wrong": [], "hits": []}
@@ -81,7 +83,9 @@ def recall(
 def zipf_error(
     d: int, a: float, keys: int, M: int, stored: int, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Error per draw on Zipf data if the ``stored`` most frequent keys are stored with weight 1."""
+    """Error per draw on Zipf data if the ``stored`` most frequent keys are stored with
+    weight 1.
+    """
     p = Parameters(d=d, N=keys, M=M, draws=draws)
     weights = (np.arange(keys) < stored).astype(float)
     frequency = np.arange(1, keys + 1) ** -a
@@ -93,11 +97,14 @@ def zipf_error(
 GOAL = 0.99  # accuracy required for keys to count as stored
 
 
-def train_linear(N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000.0) -> float:
-    """Best recall accuracy of a matrix trained by full-batch Adam on the cross-entropy, f =
-    identity.
+def train_linear(
+    N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000.0
+) -> float:
+    """Best recall accuracy of a matrix trained by full-batch Adam on the cross-entropy,
+    f = identity.
 
-    The learning rate is the authors': scores of unit vectors are O(1) only for weights far above 1.
+    The learning rate is the authors': scores of unit vectors are O(1) only for weights
+    far above 1.
     """
     rng = np.random.default_rng([seed, N, d])
     e, u = (torch.tensor(unit_vectors(N, d, rng), dtype=torch.float32) for _ in "eu")
@@ -114,26 +121,38 @@ def train_mlp(
     steps: int = 2000,
     eta: float = 0.03,
 ) -> float:
-    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam with ``outputs``
-    classes (default: one per key).
+    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam with
+    ``outputs`` classes (default: one per key).
     """
     rng = np.random.default_rng([seed, N, d, width])
     classes = outputs or N
-    e, u = (torch.tensor(unit_vectors(n, d, rng), dtype=torch.float32) for n in (N, classes))
+    e, u = (
+        torch.tensor(unit_vectors(n, d, rng), dtype=torch.float32) for n in (N, classes)
+    )
     U, V = (
         torch.tensor(
-            rng.normal(size=(width, d)) / np.sqrt(s), dtype=torch.float32, requires_grad=True
+            rng.normal(size=(width, d)) / np.sqrt(s),
+            dtype=torch.float32,
+            requires_grad=True,
         )
         for s in (d, width)
     )
     b = torch.zeros(width, requires_grad=True)
     return _descend(
-        [U, V, b], lambda: torch.relu(e @ U.T + b) @ V @ u.T, torch.arange(N) % classes, steps, eta
+        [U, V, b],
+        lambda: torch.relu(e @ U.T + b) @ V @ u.T,
+        torch.arange(N) % classes,
+        steps,
+        eta,
     )
 
 
 def _descend(
-    weights: list[Tensor], logits: Callable[[], Tensor], answer: Tensor, steps: int, eta: float
+    weights: list[Tensor],
+    logits: Callable[[], Tensor],
+    answer: Tensor,
+    steps: int,
+    eta: float,
 ) -> float:
     optimizer, best = torch.optim.Adam(weights, lr=eta), 0.0
     for _ in range(steps):
@@ -147,9 +166,11 @@ def _descend(
     return best
 
 
-def capacity(accuracy: Callable[[int], float], low: int, high: int, tolerance: float = 0.02) -> int:
-    """Largest number of keys with an accuracy of at least `GOAL`, by bisection to a relative
-    tolerance.
+def capacity(
+    accuracy: Callable[[int], float], low: int, high: int, tolerance: float = 0.02
+) -> int:
+    """Largest number of keys with an accuracy of at least `GOAL`, by bisection to a
+    relative tolerance.
 
     Returns ``low - 1`` or ``high`` if the answer lies outside the bracket.
     """

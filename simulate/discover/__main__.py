@@ -1,4 +1,6 @@
-"""Order parameters of a module in a file: ``python -m simulate.discover FILE.py[:NAME]``."""
+"""Order parameters of a module in a file: ``python -m simulate.discover
+FILE.py[:NAME]``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ def main(argv: list[str] | None = None) -> int:
     add = parser.add_argument
     about = "function that returns (module, inputs); make without NAME"
     add("file", metavar="FILE.py[:NAME]", help=about)
-    add("--start", type=float, metavar="X", help="all weights start at X, not as in the file")
+    add(
+        "--start",
+        type=float,
+        metavar="X",
+        help="all weights start at X, not as in the file",
+    )
     add("--sample", action="store_true", help="the inputs are a sample of more")
     add("--onset", action="store_true", help="also when the loss falls")
     add("--sizes", metavar="N=3,4,5,6,7", help="how all depends on a size")
@@ -47,7 +54,9 @@ def main(argv: list[str] | None = None) -> int:
         key, _, values = args.sizes.partition("=")
         several = values.replace(",", "").isdigit()
         require(several, f"--sizes {args.sizes}: must be NAME=3,4,5,6,7")
-        counts = scaling(make, key, [int(v) for v in values.split(",") if v], **sizes, **options)
+        counts = scaling(
+            make, key, [int(v) for v in values.split(",") if v], **sizes, **options
+        )
         result, text = counts.to_dict(), repr(counts)
     else:
         found = discover(*called(make, sizes), **options)

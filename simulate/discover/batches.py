@@ -1,7 +1,8 @@
-"""What batches do to the order parameters of somebody's own module: bias and spread, in numbers.
+"""What batches do to the order parameters of somebody's own module: bias and spread, in
+numbers.
 
-As `theory.statement.randomness.minibatches`, but over all weights: their covariance is followed step by step, with
-slopes and curvature from differences of gradients.
+As `theory.statement.randomness.minibatches`, but over all weights: their covariance is
+followed step by step, with slopes and curvature from differences of gradients.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from simulate.discover.loss import Loss, spread
 from simulate.discover.subspace import Subspace
 from theory.call.parameters import ParameterError, error_summary
 from theory.runtime import memory
-from theory.statement.randomness.minibatches import Path
 from theory.statement.randomness.fluctuations import ORDER
+from theory.statement.randomness.minibatches import Path
 from theory.statement.randomness.recursion import ZERO
 from theory.statement.words.tree import require
 
-STEP = 1e-3  # of weights, in differences of slopes and curvature; their error is its square
+# of weights, in differences of slopes and curvature; their error is its square
+STEP = 1e-3
 SAME = 1e-9  # relative difference of the loss and its mean over single inputs
 Array = np.ndarray
 
@@ -41,10 +43,11 @@ class Single(nn.Module):
     def __init__(self, loss: Loss) -> None:
         super().__init__()
         self.loss, self.module = loss, loss.module
-        rows = {len(x) if isinstance(x, Tensor) and x.ndim else 0 for x in tree_leaves(loss.inputs)}
-        say = (
-            "inputs: a batch takes some of their rows; they must be tensors with as many rows each"
-        )
+        rows = {
+            len(x) if isinstance(x, Tensor) and x.ndim else 0
+            for x in tree_leaves(loss.inputs)
+        }
+        say = "inputs: a batch takes some of their rows; they must be tensors with as many rows each"
         require(len(rows) == 1 and rows != {0}, say)
         (self.rows,) = rows
         self.each = tree_map(lambda x: x[:, None], loss.inputs)
@@ -58,7 +61,9 @@ class Single(nn.Module):
         self.singly: Any = functools.partial(vmap, in_dims=(None, 0))
         try:
             self.scatter(loss.start)
-        except ParameterError:  # some functions, such as one_hot, look at the values of inputs
+        except (
+            ParameterError
+        ):  # some functions, such as one_hot, look at the values of inputs
             self.singly = self.looped
         means = self.computed(self.singly(self.at), start, self.each)
         require(
@@ -76,7 +81,9 @@ class Single(nn.Module):
         weights = {k: theta[self.loss.places[k]].view(shape) for k, shape in shapes}
         if not [*self.module.parameters()]:  # weights by name
             return spread(lambda *of: self.loss.function.func(weights, *of), inputs)
-        return functional_call(self, {f"module.{k}": x for k, x in weights.items()}, (inputs,))
+        return functional_call(
+            self, {f"module.{k}": x for k, x in weights.items()}, (inputs,)
+        )
 
     def looped(self, function: Any) -> Any:
         """A function at every single input, one after the other."""
@@ -84,7 +91,9 @@ class Single(nn.Module):
         def one(theta: Tensor, inputs: Any, k: int) -> Tensor:
             return function(theta, tree_map(lambda x: x[k], inputs))
 
-        return lambda theta, inputs: torch.stack([one(theta, inputs, k) for k in range(self.rows)])
+        return lambda theta, inputs: torch.stack(
+            [one(theta, inputs, k) for k in range(self.rows)]
+        )
 
     def computed(self, function: Any, *of: Any) -> Array:
         """Numbers of a function that torch has made for many at once."""
@@ -104,21 +113,26 @@ class Single(nn.Module):
 
     def scatter(self, theta: Array) -> Array:
         """Covariance of the gradients of single inputs."""
-        each = self.computed(self.singly(grad(self.at)), torch.from_numpy(theta), self.each)
+        each = self.computed(
+            self.singly(grad(self.at)), torch.from_numpy(theta), self.each
+        )
         return np.atleast_2d(np.cov(each.T, ddof=0))
 
 
 def spreads(slopes: Array, moments: Array) -> Array:
     """Standard deviations of combinations of weights, zero where only rounding is left."""
     variance, terms = (
-        ((a @ x) * a).sum(1) for a, x in ((slopes, moments), map(abs, (slopes, moments)))
+        ((a @ x) * a).sum(1)
+        for a, x in ((slopes, moments), map(abs, (slopes, moments)))
     )
     return np.sqrt(np.where(variance > ZERO * terms, variance, 0))
 
 
-def path(subspace: Subspace, names: list[str], eta: float, steps: Array, batch_size: int) -> Path:
-    """Order parameters and the loss along descent with batches drawn with replacement; times at
-    which they cross a level are not claimed.
+def path(
+    subspace: Subspace, names: list[str], eta: float, steps: Array, batch_size: int
+) -> Path:
+    """Order parameters and the loss along descent with batches drawn with replacement;
+    times at which they cross a level are not claimed.
 
     Parameters
     ----------
@@ -145,19 +159,27 @@ def path(subspace: Subspace, names: list[str], eta: float, steps: Array, batch_s
         # Along the axes of the scatter all that is needed are gradients.
         sizes, axes = np.linalg.eigh(moments)
         around = np.concatenate([0 * axes[:1], STEP * axes.T, -STEP * axes.T])
-        (slope,), up, down = np.split(single.gradients(theta + around), [1, 1 + loss.size])
+        (slope,), up, down = np.split(
+            single.gradients(theta + around), [1, 1 + loss.size]
+        )
         hessian = axes @ (up - down) / (2 * STEP)
         if n in steps:
             slopes = np.vstack([order, slope])
             shift = slopes @ bias
             shift[-1] += (hessian * moments).sum() / 2
             values = [*subspace.coordinates(theta), loss(theta)]
-            known[n] = np.array([values, shift, spreads(slopes, moments), np.nan * shift])
+            known[n] = np.array(
+                [values, shift, spreads(slopes, moments), np.nan * shift]
+            )
         bent = sizes @ (up + down - 2 * slope) / STEP**2
         with np.errstate(all="ignore"):  # of descent that diverges
             bias = bias - eta * (hessian @ bias + bent / 2)
             left = moments - eta * hessian @ moments
-            moments = left - eta * left @ hessian + eta**2 / batch_size * single.scatter(theta)
+            moments = (
+                left
+                - eta * left @ hessian
+                + eta**2 / batch_size * single.scatter(theta)
+            )
             theta = theta - eta * slope
         said = f"eta = {eta:g}: the descent diverges; take it smaller"
         require(np.isfinite(theta).all() and np.isfinite(moments).all(), said)

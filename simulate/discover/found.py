@@ -18,12 +18,14 @@ from simulate.discover.flow import NumericFlow
 from simulate.discover.loss import Loss
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
-from theory.onset import Onset
 from theory.dynamics.optimisers import Optimiser
+from theory.onset import Onset
 from theory.runtime import memory, output
 from theory.statement.words.tree import require
 
-AGREE = 1e-9  # largest difference of descent by module and by flow, over the largest weight
+AGREE = (
+    1e-9  # largest difference of descent by module and by flow, over the largest weight
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +39,8 @@ class Discovered:
     exact : bool
         Whether the inputs are all inputs; otherwise the answer is for this sample.
     deviation : float
-        Largest difference between descent of the module and of its flow, relative to weights.
+        Largest difference between descent of the module and of its flow, relative to
+        weights.
     """
 
     subspace: Subspace
@@ -97,7 +100,9 @@ class Discovered:
 
     @functools.cached_property
     def flow(self) -> NumericFlow:
-        """Gradient flow of the order parameters; time is learning rate times number of steps."""
+        """Gradient flow of the order parameters; time is learning rate times number of
+        steps.
+        """
         s = self.subspace
         start = s.coordinates(self.loss.start)
         state = sp.symbols(f"x1:{len(start) + 1}", real=True)
@@ -133,15 +138,16 @@ class Discovered:
         optimizer : Optimiser, optional
             Of this descent.
         batch_size : int
-            Inputs of a batch, drawn with replacement, of plain descent: every variable ``x`` gets
-            ``x_bias`` and ``x_sd`` as of `theory.statement.randomness.minibatches.curves`. Every step costs twice
-            as many gradients as there are weights.
+            Inputs of a batch, drawn with replacement, of plain descent: every variable
+            ``x`` gets ``x_bias`` and ``x_sd`` as of
+            `theory.statement.randomness.minibatches.curves`. Every step costs twice as
+            many gradients as there are weights.
 
         Raises
         ------
         ParameterError
-            If batches come without ``eta`` or with an optimiser, the loss is not a mean over single
-            inputs, or the descent diverges.
+            If batches come without ``eta`` or with an optimiser, the loss is not a mean
+            over single inputs, or the descent diverges.
         """
         t, said = np.asarray(runs.t, float), "batch_size: give eta, and no optimizer"
         if eta is None:
@@ -149,7 +155,10 @@ class Discovered:
             return self.flow.solve(t=t[-1], at=t)
         if batch_size:
             require(optimizer in (None, Optimiser()), said)
-            steps, names = np.rint(t / eta).astype(int), [x.name for x in self.flow.state]
+            steps, names = (
+                np.rint(t / eta).astype(int),
+                [x.name for x in self.flow.state],
+            )
             found = batches.path(self.subspace, names, eta, steps, batch_size)
             curves = found.named(found.claimed(found.table, found.times))
             return xr.Dataset(curves, {"t": t}, {"kind": "theory", **found.about})
@@ -157,37 +166,42 @@ class Discovered:
         return path.sel(t=t, method="nearest", tolerance=eta / 2)
 
     def onset(self, until: float | None = None) -> Onset:
-        """When the loss falls: growth rates at the start, the time of half of its fall, and of
-        every plateau and escape from it (where its rate is smallest, and where it peaks).
+        """When the loss falls: growth rates at the start, the time of half of its fall,
+        and of every plateau and escape from it (where its rate is smallest, and where
+        it peaks).
 
         Parameters
         ----------
         until : float, optional
-            Final time; by default long enough that the loss hardly falls any more and no saddle is
-            left.
+            Final time; by default long enough that the loss hardly falls any more and
+            no saddle is left.
         """
         return onset.onset(self, until)
 
     def project(
-        self, checkpoints: Sequence[Any] | xr.Dataset, times: Sequence[float] | None = None
+        self,
+        checkpoints: Sequence[Any] | xr.Dataset,
+        times: Sequence[float] | None = None,
     ) -> xr.Dataset:
-        """Order parameters of checkpoints of a run, with any optimiser, batches and start.
+        """Order parameters of checkpoints of a run, with any optimiser, batches and
+        start.
 
         Parameters
         ----------
         checkpoints : sequence
-            Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of training; or
-            a sequence of these for every seed; or what `simulate.ensemble.ensemble` gives with
-            ``weights=True``, at its times.
+            Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of
+            training; or a sequence of these for every seed; or what
+            `simulate.ensemble.ensemble` gives with ``weights=True``, at its times.
         times : sequence of float, optional
             When, as learning rate times steps; by default 0, 1, 2, ...
 
         Returns
         -------
         Dataset
-            Order parameters and ``loss`` over ``t``. ``outside`` is the share of the squared
-            distance from the start that lies outside of the subspace, ``update_outside`` that of
-            the move since the last checkpoint; ``by_chance`` is the share of random weights.
+            Order parameters and ``loss`` over ``t``. ``outside`` is the share of the
+            squared distance from the start that lies outside of the subspace,
+            ``update_outside`` that of the move since the last checkpoint; ``by_chance``
+            is the share of random weights.
 
         Raises
         ------
@@ -198,11 +212,17 @@ class Discovered:
         if isinstance(checkpoints, xr.Dataset):
             data, shapes = checkpoints, self.loss.shapes
             know = {"seed", "t", *shapes} <= {*data.variables}
-            require(know, "checkpoints: need seed, t and all weights; train with weights=True")
+            require(
+                know,
+                "checkpoints: need seed, t and all weights; train with weights=True",
+            )
             seeds, times = {"seed": data.seed}, data.t.values
             arrays = {k: data[k].transpose("seed", "t", ...).values for k in shapes}
             runs = [
-                [{k: x[a, b] for k, x in arrays.items()} for b in range(data.sizes["t"])]
+                [
+                    {k: x[a, b] for k, x in arrays.items()}
+                    for b in range(data.sizes["t"])
+                ]
                 for a in range(data.sizes["seed"])
             ]
         else:
@@ -212,7 +232,9 @@ class Discovered:
         many = {len(run) for run in runs}
         t = np.arange(max(many)) if times is None else np.asarray(times)
         require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
-        weights = np.array([[self.flat(c, n) for n, c in enumerate(run)] for run in runs])
+        weights = np.array(
+            [[self.flat(c, n) for n, c in enumerate(run)] for run in runs]
+        )
         s, dims = self.subspace, ("seed", "t")
         values = s.coordinates(weights)
         theta = xr.DataArray(weights - self.loss.start, dims=(*dims, "weight"))
@@ -245,9 +267,14 @@ class Discovered:
         for name, shape in self.loss.shapes.items():
             require(name in checkpoint, f"checkpoint {number}: has no weight {name}")
             got = tuple(checkpoint[name].shape)
-            require(got == shape, f"checkpoint {number}: {name} has shape {got}, must have {shape}")
+            require(
+                got == shape,
+                f"checkpoint {number}: {name} has shape {got}, must have {shape}",
+            )
         theta = self.loss.flat(checkpoint)
-        require(np.isfinite(theta).all(), f"checkpoint {number}: weights are not finite")
+        require(
+            np.isfinite(theta).all(), f"checkpoint {number}: weights are not finite"
+        )
         return theta
 
     def to_dict(self) -> dict[str, Any]:
@@ -256,9 +283,12 @@ class Discovered:
         begun = zip(self.order_parameters, self.flow.initial.items(), strict=True)
         return {
             "order_parameters": [
-                {"name": x.name, "meaning": text, "start": float(v)} for text, (x, v) in begun
+                {"name": x.name, "meaning": text, "start": float(v)}
+                for text, (x, v) in begun
             ],
-            "classes": [{"entries": n, "where": text} for text, n in self.classes.items()],
+            "classes": [
+                {"entries": n, "where": text} for text, n in self.classes.items()
+            ],
             "conserved": self.conserved,
             "never_move": self.still,
             "frozen": self.loss.frozen,
@@ -292,7 +322,9 @@ class Discovered:
             lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
             lines += ["", "conserved:", *(f"  {text}" for text in self.conserved)]
-        return "\n".join(part for line in lines for part in output.wrapped(line, output.WIDTH))
+        return "\n".join(
+            part for line in lines for part in output.wrapped(line, output.WIDTH)
+        )
 
 
 def discover(
@@ -304,8 +336,8 @@ def discover(
     sample: bool | None = None,
     seed: int = 0,
 ) -> Discovered:
-    """Find the order parameters of a loss: the smallest affine subspace of the weights that holds
-    the start and is closed under the gradient of the mean loss.
+    """Find the order parameters of a loss: the smallest affine subspace of the weights
+    that holds the start and is closed under the gradient of the mean loss.
 
     Parameters
     ----------
@@ -315,13 +347,13 @@ def discover(
     inputs : object
         All inputs, or a fixed sample: tensors, or a list, tuple or mapping of tensors.
     start : number or mapping, optional
-        Where weights start: by default where the module's stand; one number for all; or numbers and
-        tensors by name.
+        Where weights start: by default where the module's stand; one number for all; or
+        numbers and tensors by name.
     loss_fn : callable, optional
         ``loss_fn(module, inputs)``, the mean loss.
     sample : bool, optional
-        Whether the inputs are a sample. By default they are all inputs if they list every
-        combination of values, or stay the same when two values change places.
+        Whether the inputs are a sample. By default they are all inputs if they list
+        every combination of values, or stay the same when two values change places.
     seed : int
         Of the random points at which gradients are compared.
 
@@ -332,14 +364,18 @@ def discover(
     Raises
     ------
     ParameterError
-        In one line, for a loss that is not a deterministic, differentiable, real number, for a
-        start without symmetry, or where rounding cannot be told from a direction.
+        In one line, for a loss that is not a deterministic, differentiable, real
+        number, for a start without symmetry, or where rounding cannot be told from a
+        direction.
     """
     loss = Loss(module, inputs, loss_fn, start)
     if loss.bytes > memory.NEGLIGIBLE_BYTES:
         size = memory.amount(loss.bytes)
         there = memory.amount(memory.available())
-        print(f"note: one gradient needs {size} of memory, there are {there}", file=sys.stderr)
+        print(
+            f"note: one gradient needs {size} of memory, there are {there}",
+            file=sys.stderr,
+        )
     subspace = discovered(loss, seed)
     deviation = subspace.deviation()
     require(
@@ -348,5 +384,7 @@ def discover(
         f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves weights "
         "as they are?",
     )
-    exact = inputs is None or names.complete(loss.inputs) if sample is None else not sample
+    exact = (
+        inputs is None or names.complete(loss.inputs) if sample is None else not sample
+    )
     return Discovered(subspace, exact, deviation)

@@ -1,5 +1,5 @@
-"""A module's mean loss as a function of one vector of all its trainable weights, in double
-precision.
+"""A module's mean loss as a function of one vector of all its trainable weights, in
+double precision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from theory.runtime import memory
 from theory.statement.words.tree import require
 
 SAME = 1e-11  # of two evaluations at one point
-AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
+# distance from the start at which they are compared: at zero weights dropout is silent
+AWAY = 0.1
 STEP, COARSE = 1e-6, 1e-4  # of differences of gradients, and how far off they may be
 MANY = 512  # inputs from which the memory is estimated, by an eighth of them
 LITTLE = 2**25  # bytes of one gradient, below which one thread is enough
@@ -34,11 +35,13 @@ CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
 
 class Double(TorchFunctionMode):
-    """Reads float32, float16 and bfloat16 as float64, and complex64 as complex128, in all that a
-    module calls.
+    """Reads float32, float16 and bfloat16 as float64, and complex64 as complex128, in
+    all that a module calls.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call the function with the wider type."""
         kwargs = {k: wider(x) for k, x in (kwargs or {}).items()}
         return (Tensor.double if func in CASTS else func)(*map(wider, args), **kwargs)
@@ -58,13 +61,19 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
     )
     if not isinstance(x, Tensor):
         return x
-    kind = dtype.to_complex() if x.is_complex() else dtype if x.is_floating_point() else None
+    kind = (
+        dtype.to_complex()
+        if x.is_complex()
+        else dtype
+        if x.is_floating_point()
+        else None
+    )
     return x.detach().to("cpu", kind)
 
 
 def typed(x: Tensor) -> Tensor:
-    """Float32 and float16 in double precision, as they were typed: 0.1 is 0.1. Of many different
-    numbers, which are drawn and not typed, nothing changes.
+    """Float32 and float16 in double precision, as they were typed: 0.1 is 0.1. Of many
+    different numbers, which are drawn and not typed, nothing changes.
     """
     if x.dtype not in NARROW[:2]:
         return x
@@ -82,7 +91,11 @@ def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
         raise ParameterError(f"{type(of).__name__}: {error_summary(error)}") from error
     for part in of.modules():
         vars(part).update(
-            {k: widened(v, dtype) for k, v in vars(part).items() if isinstance(v, Tensor)}
+            {
+                k: widened(v, dtype)
+                for k, v in vars(part).items()
+                if isinstance(v, Tensor)
+            }
         )
     return of
 
@@ -90,23 +103,28 @@ def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
 def spread(function: Callable, inputs: Any) -> Any:
     """A function at its inputs; several are spread if it takes several."""
     several = isinstance(inputs, list | tuple | None)
-    with contextlib.suppress(ValueError, TypeError):  # without a signature, or with several
+    with contextlib.suppress(
+        ValueError, TypeError
+    ):  # without a signature, or with several
         inspect.signature(function).bind(None)
         several = False
     return function(*inputs or ()) if several else function(inputs)
 
 
 class Loss:
-    """Mean loss over fixed inputs, as a function of all trainable weights in one vector.
+    """Mean loss over fixed inputs, as a function of all trainable weights in one
+    vector.
 
     Parameters
     ----------
     of : Module, mapping of str to Tensor, or callable
-        A module, which is copied; named weights; or the loss itself, with weights from ``start``.
+        A module, which is copied; named weights; or the loss itself, with weights from
+        ``start``.
     inputs : object
         What the loss is called with.
     loss_fn : callable, optional
-        ``loss_fn(module or weights, inputs)``; by default the module's method ``loss(inputs)``.
+        ``loss_fn(module or weights, inputs)``; by default the module's method
+        ``loss(inputs)``.
     start : number, mapping, optional
         Where weights start: one number for all, or numbers or tensors by name.
     dtype : torch.dtype
@@ -115,7 +133,8 @@ class Loss:
     Raises
     ------
     ParameterError
-        In one line, for a loss that is not a deterministic, differentiable, real number.
+        In one line, for a loss that is not a deterministic, differentiable, real
+        number.
     """
 
     def __init__(
@@ -156,14 +175,18 @@ class Loss:
             weights = dict(of.named_parameters())
         else:
             self.module = nn.Module()
-            of = weights = {k: widened(typed(x)).clone().requires_grad_() for k, x in of.items()}
+            of = weights = {
+                k: widened(typed(x)).clone().requires_grad_() for k, x in of.items()
+            }
         method = getattr(of, "loss", None)
         require(
             loss_fn or callable(method),
             f"{self.name}: has no method loss(inputs); give loss_fn=lambda module, inputs: ...",
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else method
-        self.leaves: dict[str, Tensor] = {k: weights[k] for k in weights if k not in self.frozen}
+        self.leaves: dict[str, Tensor] = {
+            k: weights[k] for k in weights if k not in self.frozen
+        }
         say = "module: weights of torch.jit modules cannot be copied; give the module before that"
         require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
@@ -179,16 +202,24 @@ class Loss:
 
     def flat(self, weights: Mapping[str, Any]) -> np.ndarray:
         """One vector of named weights."""
-        rows = (torch.as_tensor(weights[k]).detach().cpu().double() for k in self.shapes)
+        rows = (
+            torch.as_tensor(weights[k]).detach().cpu().double() for k in self.shapes
+        )
         return torch.cat([x.flatten() for x in rows]).numpy()
 
     def named(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """Numbers of all weights, by name."""
-        return {k: vector[self.places[k]].reshape(shape) for k, shape in self.shapes.items()}
+        return {
+            k: vector[self.places[k]].reshape(shape) for k, shape in self.shapes.items()
+        }
 
     def started(self, start: Any) -> np.ndarray:
         """All weights at the start."""
-        start = dict.fromkeys(self.shapes, start) if isinstance(start, int | float) else start or {}
+        start = (
+            dict.fromkeys(self.shapes, start)
+            if isinstance(start, int | float)
+            else start or {}
+        )
         require(
             isinstance(start, Mapping),
             f"start: must be a number or a mapping of names to tensors, got {type(start).__name__}",
@@ -220,8 +251,8 @@ class Loss:
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
-        """The precision throughout, attention whose second derivatives exist, and one thread where
-        others would wait longer than they work.
+        """The precision throughout, attention whose second derivatives exist, and one
+        thread where others would wait longer than they work.
         """
         usual, nothing = torch.get_default_dtype(), contextlib.nullcontext()
         torch.set_default_dtype(self.dtype)
@@ -264,12 +295,14 @@ class Loss:
         """Derivatives by all weights of the gradient along every row."""
         _, slopes = self.slopes(theta, create_graph=True)
         rows = torch.tensor(along)
-        return np.stack([self.derived(slopes @ row, retain_graph=True).numpy() for row in rows])
+        return np.stack(
+            [self.derived(slopes @ row, retain_graph=True).numpy() for row in rows]
+        )
 
     @functools.cached_property
     def twice(self) -> bool:
-        """Whether torch has right second derivatives: it has none of some functions, and zeros
-        where one is marked ``once_differentiable``.
+        """Whether torch has right second derivatives: it has none of some functions,
+        and zeros where one is marked ``once_differentiable``.
         """
         away, row, step = np.random.default_rng(1).normal(size=(3, self.size))
         away = self.start + AWAY * away
@@ -279,7 +312,9 @@ class Loss:
         except RuntimeError:
             return False
         near = COARSE * np.abs(ends).max()
-        return bool(np.isclose(exact, (ends[0] - ends[1]) / (2 * STEP), rtol=COARSE, atol=near))
+        return bool(
+            np.isclose(exact, (ends[0] - ends[1]) / (2 * STEP), rtol=COARSE, atol=near)
+        )
 
     def check(self) -> None:
         """Refuse what is no loss, before anything is computed from it."""
@@ -294,13 +329,18 @@ class Loss:
             self.load(away)
             loaded = self.flat(self.leaves)
             loss = self.call(self.inputs)
-            what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            what = (
+                tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            )
             number = isinstance(loss, Tensor) and loss.numel() == 1
             require(number, f"loss: is {what}, must be one number, such as its .mean()")
             real = loss.dtype == self.dtype
-            require(real, f"loss: is {loss.dtype}, must be real and {self.dtype} throughout")
             require(
-                loss.requires_grad, "loss: does not depend on any weight (detached, or a count)"
+                real, f"loss: is {loss.dtype}, must be real and {self.dtype} throughout"
+            )
+            require(
+                loss.requires_grad,
+                "loss: does not depend on any weight (detached, or a count)",
             )
             same = np.array_equal(self.flat(self.leaves), loaded)
             same &= all(x.grad is None for x in self.leaves.values())
@@ -314,7 +354,11 @@ class Loss:
                 torch.equal(drawn, torch.get_rng_state())
                 and np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True)
             ):
-                drops = [k for k, m in self.module.named_modules() if m.training and dropped(m)]
+                drops = [
+                    k
+                    for k, m in self.module.named_modules()
+                    if m.training and dropped(m)
+                ]
                 why = f"dropout in {', '.join(drops)}; call module.eval() first"
                 raise ParameterError(
                     "loss: is not the same at every call: "
@@ -326,10 +370,14 @@ class Loss:
         except Exception as error:  # a stranger's code may raise anything
             raise ParameterError(f"loss: {error_summary(error)}") from error
         require(np.isfinite(value), f"loss: is {value} at the start")
-        require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
+        require(
+            np.isfinite(slopes).all(), "loss: its gradient is not finite at the start"
+        )
 
     def state(self) -> dict[str, np.ndarray]:
-        """Buffers, and numbers that modules keep as attributes, by what to do if they change."""
+        """Buffers, and numbers that modules keep as attributes, by what to do if they
+        change.
+        """
         numbers: dict[str, Any] = {
             f"the buffer {k} (batch norm in training mode?); call module.eval() first": x.tolist()
             for k, x in self.module.named_buffers()
@@ -341,8 +389,12 @@ class Loss:
         return {k: np.array(x) for k, x in numbers.items()}
 
     def memory(self) -> float:
-        """Bytes that one gradient stores beside the weights, from some of the inputs; 0 of few."""
-        parts = [x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim]
+        """Bytes that one gradient stores beside the weights, from some of the inputs; 0
+        of few.
+        """
+        parts = [
+            x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim
+        ]
         rows, few = max(map(len, parts), default=0), MANY // 8
         stored: dict[int, int] = {}
 
@@ -351,14 +403,24 @@ class Loss:
             return x
 
         def part(x: Any) -> Any:
-            return x[:few].clone() if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
+            return (
+                x[:few].clone()
+                if isinstance(x, Tensor) and x.ndim and len(x) == rows
+                else x
+            )
 
         if rows < MANY:
             return 0.0
-        with contextlib.suppress(Exception):  # a loss for all inputs alone; `check` will tell
+        with contextlib.suppress(
+            Exception
+        ):  # a loss for all inputs alone; `check` will tell
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
                 self.call(tree_map(part, self.inputs))
-            for x in (*self.leaves.values(), *self.module.parameters(), *self.module.buffers()):
+            for x in (
+                *self.leaves.values(),
+                *self.module.parameters(),
+                *self.module.buffers(),
+            ):
                 stored.pop(x.untyped_storage()._cdata, None)
             return 2.0 * sum(stored.values()) * rows / few
         return 0.0

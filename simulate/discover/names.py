@@ -1,5 +1,5 @@
-"""Names of classes of entries, by what their indices have in common; and whether listed inputs are
-all inputs, or a sample.
+"""Names of classes of entries, by what their indices have in common; and whether listed
+inputs are all inputs, or a sample.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ TERMS = 6  # of an order parameter
 Rules = dict[str, Callable[[Any, Any, int, int], Any]]
 # Properties of indices, and where they hold; `properties` adds their negations.
 NEGATED = {" = ": " != ", " > ": " <= ", " < ": " >= ", " in the ": " not in the "}
-ONE: Rules = {"{i} > {d}": lambda i, j, d, n: i > d, "{i} = {d}": lambda i, j, d, n: i == d}
+ONE: Rules = {
+    "{i} > {d}": lambda i, j, d, n: i > d,
+    "{i} = {d}": lambda i, j, d, n: i == d,
+}
 ANY: Rules = {  # of two indices
     "{j} = {i}": lambda i, j, d, n: i == j,
     "{j} = {i}+{d}": lambda i, j, d, n: j - i == d,
@@ -35,14 +38,18 @@ TWO: Rules = {  # of two indices with one range 0, ..., n - 1
     "{j} > {i}": lambda i, j, d, n: j > i,
 }
 BLOCKS: Rules = {  # of these only where nothing else names a class
-    "{i} and {j} in the same block of {d}": lambda i, j, d, n: (i // d == j // d) & (n % d == 0),
+    "{i} and {j} in the same block of {d}": lambda i, j, d, n: (
+        (i // d == j // d) & (n % d == 0)
+    ),
     "{j} = {i} modulo {d}": lambda i, j, d, n: ((j - i) % d == 0) & (n % d == 0),
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """Entries of one weight: their pattern, conditions on its letters, and how many they are."""
+    """Entries of one weight: their pattern, conditions on its letters, and how many
+    they are.
+    """
 
     pattern: str
     conditions: tuple[str, ...]
@@ -53,8 +60,9 @@ class Part:
 
 
 def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
-    """Where properties of indices hold, by their words; of equally narrow ones the first is used:
-    equalities before inequalities, and both before those around a circle.
+    """Where properties of indices hold, by their words; of equally narrow ones the
+    first is used: equalities before inequalities, and both before those around a
+    circle.
     """
     index, axes = np.indices(shape), range(len(shape))
     found = {}
@@ -64,8 +72,12 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
             for d in range(a != b, max(shape[a], shape[b])):
                 name = words.format(i=LETTERS[a], j=LETTERS[b], d=d, n=shape[a])
                 found[name] = rule(index[a], index[b], d, shape[a])
-                found[re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], name)] = ~found[name]
-    return dict(sorted(found.items(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
+                found[
+                    re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], name)
+                ] = ~found[name]
+    return dict(
+        sorted(found.items(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0]))
+    )
 
 
 def narrowed(member: np.ndarray, known: Mapping[str, np.ndarray]) -> list[str] | None:
@@ -81,7 +93,9 @@ def narrowed(member: np.ndarray, known: Mapping[str, np.ndarray]) -> list[str] |
     return chosen
 
 
-def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]) -> Part:
+def part(
+    weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]
+) -> Part:
     """Some entries of a weight by the fewest properties, or a list of these."""
     many, letters = int(member.sum()), list(LETTERS[: member.ndim])
     chosen = next((x for of in known if (x := narrowed(member, of)) is not None), None)
@@ -98,12 +112,18 @@ def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarra
             letters[letters.index(letter)] = value
         else:
             conditions.append(words)
-    return Part(f"{weight}[{', '.join(letters)}]" if letters else weight, tuple(conditions), many)
+    return Part(
+        f"{weight}[{', '.join(letters)}]" if letters else weight,
+        tuple(conditions),
+        many,
+    )
 
 
 def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
     """For every class, its entries of every weight, from the classes of all entries."""
-    named: list[list[Part]] = [[] for _ in range(1 + max(x.max() for x in labels.values()))]
+    named: list[list[Part]] = [
+        [] for _ in range(1 + max(x.max() for x in labels.values()))
+    ]
     for weight, x in labels.items():
         numbers = {weight: x}
         if weight.endswith("in_proj_weight"):  # of torch.nn.MultiheadAttention
@@ -112,7 +132,10 @@ def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
                 weight.replace("in_proj_weight", k): x
                 for k, x in zip(("query", "key", "value"), three, strict=True)
             }
-        known = [properties(next(iter(numbers.values())).shape, blocks) for blocks in (False, True)]
+        known = [
+            properties(next(iter(numbers.values())).shape, blocks)
+            for blocks in (False, True)
+        ]
         for name, x in numbers.items():
             for c in np.unique(x):
                 named[c].append(part(name, x == c, known))
@@ -141,9 +164,13 @@ def order(row: Any, classes: Sequence[Sequence[Part]]) -> str:
 
 
 def columns(inputs: Any) -> list[np.ndarray]:
-    """A row of values per input, of every tensor; one-hot vectors become the place of their one."""
+    """A row of values per input, of every tensor; one-hot vectors become the place of
+    their one.
+    """
     made = []
-    for x in (x.numpy() for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.ndim):
+    for x in (
+        x.numpy() for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.ndim
+    ):
         hot = x.ndim > 1 and x.shape[-1] > 1 and ((x == 0) | (x == 1)).all()
         x = x.argmax(-1) if hot and (x.sum(-1) == 1).all() else x
         made.append(x.reshape(len(x), -1))
@@ -151,12 +178,18 @@ def columns(inputs: Any) -> list[np.ndarray]:
 
 
 def complete(inputs: Any) -> bool:
-    """Whether all inputs are there, each once: the list stays the same when any two values change
-    places, in the tensors that earlier ones do not determine.
+    """Whether all inputs are there, each once: the list stays the same when any two
+    values change places, in the tensors that earlier ones do not determine.
     """
     table, rows = None, 1
     for x in columns(inputs):
-        both = x if table is None else np.hstack([table, x]) if len(x) == len(table) else None
+        both = (
+            x
+            if table is None
+            else np.hstack([table, x])
+            if len(x) == len(table)
+            else None
+        )
         if both is None or not (x == x.round()).all():
             return False
         if (many := len(np.unique(both, axis=0))) > rows:

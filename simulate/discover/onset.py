@@ -9,10 +9,11 @@ import scipy.interpolate
 import scipy.optimize
 import scipy.signal
 
-from theory.onset import Onset, tabulated
 from theory.dynamics.trajectory import Trajectory
+from theory.onset import Onset, tabulated
 
-SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
+# share of the fall of the loss in the second half of a run that is long enough
+SLOW = 0.01
 LEAVES = 60  # e-folds after which a descent that has not left a saddle never does
 MOST_DOUBLINGS = 24
 EXTREME = 1e-7  # of the time of an extreme: as far as double precision knows one
@@ -33,9 +34,13 @@ def onset(found: Any, until: float | None) -> Onset:
         if until or (np.diff(fall) < SLOW * fall[1] and not 1 < up < LEAVES):
             break
         end *= 2
-    saddle = f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
+    saddle = (
+        f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
+    )
     rate = -np.gradient(loss, t)
-    half = scipy.interpolate.PchipInterpolator(t, loss).solve(loss[0] - fall[1] / 2, False, False)
+    half = scipy.interpolate.PchipInterpolator(t, loss).solve(
+        loss[0] - fall[1] / 2, False, False
+    )
     rows: dict[str, tuple[Any, ...]] = {
         "run": (end, "length of the run"),
         "loss_start": (loss[0], "loss at the start"),
@@ -44,7 +49,9 @@ def onset(found: Any, until: float | None) -> Onset:
     }
 
     def extreme(near: int, sign: int) -> float:
-        """Time, between two of the integrator's, at which the loss falls slowest or fastest."""
+        """Time, between two of the integrator's, at which the loss falls slowest or
+        fastest.
+        """
         if not 0 < near < len(t) - 1:
             return float(t[near])
 
@@ -56,13 +63,19 @@ def onset(found: Any, until: float | None) -> Onset:
         return scipy.optimize.minimize_scalar(fall, bounds=ends, options=fine).x
 
     begin, k = 0, 0
-    for peak in scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1:
+    for peak in (
+        scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1
+    ):
         slow = begin + int(rate[begin : peak + 1].argmin())
         if rate[slow] > (1 - PEAK) * rate[peak]:  # a fall from the start is no escape
             continue
         begin, k = peak, k + 1
         rows |= {
-            f"plateau_{k}": (extreme(slow, 1), f"plateau {k}: the loss falls slowest", "t"),
+            f"plateau_{k}": (
+                extreme(slow, 1),
+                f"plateau {k}: the loss falls slowest",
+                "t",
+            ),
             f"plateau_{k}_loss": (loss[slow], f"loss on plateau {k}"),
             f"escape_{k}": (
                 extreme(peak, -1),

@@ -1,8 +1,9 @@
-"""Search for the subspace in which descent stays: classes of entries that stay equal, and within
-them the directions of the gradient.
+"""Search for the subspace in which descent stays: classes of entries that stay equal,
+and within them the directions of the gradient.
 
-Classes come first: entries are split where their gradients differ, until nothing splits. Directions
-are then looked for among means over classes, where rounding outside of the classes is gone.
+Classes come first: entries are split where their gradients differ, until nothing
+splits. Directions are then looked for among means over classes, where rounding outside
+of the classes is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ FAR = 3.0  # largest displacement of an entry, in units of these
 FLOOR = 1e-3  # gradients below this part of the largest so far are not scaled up to it
 DIFFERENT = 1e-8  # relative to the gradient: larger is a difference
 EQUAL = 1e-7  # of entries of directions, relative to the largest: equal up to rounding
-PIVOT = 0.1  # directions are taken of which a round's residual is at least this part of the largest
+# directions are taken of which a round's residual is at least this part of the largest
+PIVOT = 0.1
 SEVERAL = 10  # directions; more are looked for twice
 MOST_CLASSES = 400
 FEW = 12  # weights that may all start at different values
@@ -56,8 +58,8 @@ class Points:
     largest: float = 0.0
 
     def draw(self, lift: Callable[[Array], Array], size: int, many: int) -> Array:
-        """Rows of slopes in units of their norm, or of a part of the largest norm: where a softmax
-        saturates, all that is seen is rounding.
+        """Rows of slopes in units of their norm, or of a part of the largest norm:
+        where a softmax saturates, all that is seen is rounding.
 
         ``lift`` makes displacements of all weights from ``size`` normal numbers.
         """
@@ -74,13 +76,15 @@ class Points:
 
     def moves(self, theta: Array) -> bool:
         """Whether descent from there moves."""
-        return bool(np.linalg.norm(self.loss.gradient(theta)[1]) > ROUNDING * self.largest)
+        return bool(
+            np.linalg.norm(self.loss.gradient(theta)[1]) > ROUNDING * self.largest
+        )
 
     def partition(self) -> tuple[Array, Gap]:
         """Class of every entry, and how clear it is.
 
-        Entries of a class start equal and stay equal under every optimiser that treats entries
-        alike.
+        Entries of a class start equal and stay equal under every optimiser that treats
+        entries alike.
         """
         labels, accepted = alike(self.start[:, None], 0), np.inf
         while True:
@@ -106,8 +110,9 @@ class Points:
             labels[order] = np.cumsum(~same | split) - 1
 
     def span(self, labels: Array) -> tuple[Array, Gap]:
-        """Orthonormal columns of the smallest subspace of means over classes (times roots of their
-        sizes, which keeps angles) that holds gradients at all its points.
+        """Orthonormal columns of the smallest subspace of means over classes (times
+        roots of their sizes, which keeps angles) that holds gradients at all its
+        points.
         """
         root = np.sqrt(np.bincount(labels))[:, None]
         V, accepted = np.zeros((len(root), 0)), np.inf
@@ -129,7 +134,8 @@ class Points:
             V = np.linalg.qr(mean.T[group] * root)[0]
 
     def means(self, labels: Array, V: Array, many: int) -> Array:
-        """Gradients at random points of the span of orthonormal columns, as means over classes.
+        """Gradients at random points of the span of orthonormal columns, as means over
+        classes.
 
         Entries of a class have the same gradient: where they do not, all is rounding.
         """
@@ -137,7 +143,12 @@ class Points:
 
         def lift(z: Array) -> Array:
             moved = V @ z / root
-            return FAR * np.abs(z).max(initial=0) / (np.abs(moved).max() or 1) * moved[labels]
+            return (
+                FAR
+                * np.abs(z).max(initial=0)
+                / (np.abs(moved).max() or 1)
+                * moved[labels]
+            )
 
         slopes = self.draw(lift, V.shape[1], many)
         means = averaged(labels, slopes)
@@ -158,7 +169,9 @@ def residual(V: Array, rows: Array) -> Array:
 
 
 def alike(rows: Array, apart: float = EQUAL) -> Array:
-    """Class of every row: those that are equal, or nearly so relative to the largest entry."""
+    """Class of every row: those that are equal, or nearly so relative to the largest
+    entry.
+    """
     scaled = (rows / (apart * np.abs(rows).max() or 1)).round() if apart else rows
     return np.unique(scaled, axis=0, return_inverse=True)[1].ravel()
 
@@ -203,7 +216,11 @@ def elsewhere(loss: Loss, points: Points) -> str:
     """A start from which descent moves, if it does not move from this one."""
     own, start = (loss.named(x) for x in (loss.own, loss.start))
     for name, x in start.items():
-        others = {k: y for k, y in start.items() if k != name and not np.array_equal(y, own[k])}
+        others = {
+            k: y
+            for k, y in start.items()
+            if k != name and not np.array_equal(y, own[k])
+        }
         if any(np.ptp(y) for y in others.values()):
             continue
         moves: dict[str, Array] = {"0.1": np.ones(x.shape)}
@@ -224,7 +241,8 @@ def discovered(loss: Loss, seed: int) -> Subspace:
     Raises
     ------
     ParameterError
-        If the start has no symmetry, nothing moves, or residuals are not orders of magnitude apart.
+        If the start has no symmetry, nothing moves, or residuals are not orders of
+        magnitude apart.
     """
     start = loss.start
     points = Points(loss, start, np.random.default_rng(seed))
@@ -240,13 +258,18 @@ def discovered(loss: Loss, seed: int) -> Subspace:
         raise ParameterError(stuck + elsewhere(loss, points))
     class_gap.require("classes of weights")
     V, gap = points.span(fine)
-    if (many := V.shape[1]) > SEVERAL:  # in which rounding has grown: again, at other points
+    if (
+        many := V.shape[1]
+    ) > SEVERAL:  # in which rounding has grown: again, at other points
         again = points.span(fine)[0].shape[1]
-        other = f"order parameters: {many}, or {again} at other random points; {SYMMETRIC}"
+        other = (
+            f"order parameters: {many}, or {again} at other random points; {SYMMETRIC}"
+        )
         require(again == many, other)
     root = np.sqrt(np.bincount(fine))[:, None]
     rows = V / root
-    # classes that move alike are one class, and so are all that start equal and never move
+    # classes that move alike are one class, and so are all that start equal and never
+    # move
     both = np.column_stack([alike(rows), start[first(fine)]])
     labels = by_size(alike(both, 0)[fine])
     forms = echelon(rows[fine[first(labels)]].T * np.bincount(labels))

@@ -11,7 +11,12 @@ import sympy as sp
 import torch
 
 from simulate.discover.found import Discovered, discover
-from theory.call.parameters import BaseParameters, ParameterError, error_summary, parameter
+from theory.call.parameters import (
+    BaseParameters,
+    ParameterError,
+    error_summary,
+    parameter,
+)
 from theory.statement.words.tree import require
 
 HIGHEST = 4  # degree of a polynomial
@@ -26,9 +31,12 @@ def parsed(make: Make, assignments: Sequence[str] = ()) -> dict[str, Any]:
         if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     }
     fields = [
-        (k, int | None if x is None else type(x), parameter(x, "size")) for k, x in defaults.items()
+        (k, int | None if x is None else type(x), parameter(x, "size"))
+        for k, x in defaults.items()
     ]
-    kind = dataclasses.make_dataclass("Sizes", fields, bases=(BaseParameters,), frozen=True)
+    kind = dataclasses.make_dataclass(
+        "Sizes", fields, bases=(BaseParameters,), frozen=True
+    )
     return kind().parse(assignments).as_dict()
 
 
@@ -38,17 +46,29 @@ def called(make: Make, sizes: Mapping[str, Any]) -> tuple[Any, Any]:
     Raises
     ------
     ParameterError
-        In one line, if a size has no value, or the function fails or returns something else.
+        In one line, if a size has no value, or the function fails or returns something
+        else.
     """
     for k, value in sizes.items():
         default = inspect.signature(make).parameters[k].default
-        require(value is not None or default is None, f"{k}: has no default; add --set {k}=4")
+        require(
+            value is not None or default is None,
+            f"{k}: has no default; add --set {k}=4",
+        )
     try:
         made = make(**sizes)
     except Exception as error:  # a stranger's function may raise anything
         raise ParameterError(f"{make.__name__}: {error_summary(error)}") from error
-    got = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a {type(made).__name__}"
-    pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)
+    got = (
+        f"a tuple of {len(made)}"
+        if isinstance(made, tuple)
+        else f"a {type(made).__name__}"
+    )
+    pair = (
+        isinstance(made, tuple)
+        and len(made) == 2
+        and isinstance(made[0], torch.nn.Module)
+    )
     require(pair, f"{make.__name__}: must return (module, inputs), returned {got}")
     return made
 
@@ -107,12 +127,18 @@ def scaling(make: Make, size: str, at: Sequence[int], **others: Any) -> Counts:
     Raises
     ------
     ParameterError
-        If the numbers are no polynomial at these sizes, or two sizes are not left to check it.
+        If the numbers are no polynomial at these sizes, or two sizes are not left to
+        check it.
     """
     sizes = parsed(make)
-    require(size in sizes, f"{size}: no size of {make.__name__}, which has {', '.join(sizes)}")
+    require(
+        size in sizes,
+        f"{size}: no size of {make.__name__}, which has {', '.join(sizes)}",
+    )
     sizes |= {k: others.pop(k) for k in sizes if k in others}
-    found = {n: discover(*called(make, sizes | {size: n}), **others) for n in sorted({*at})}
+    found = {
+        n: discover(*called(make, sizes | {size: n}), **others) for n in sorted({*at})
+    }
     x = sp.Symbol(size, integer=True, positive=True)
     degrees = [0]
 

@@ -1,5 +1,5 @@
-"""The smallest affine subspace of the weights in which descent stays: its coordinates (the order
-parameters), and the loss and its slopes in these.
+"""The smallest affine subspace of the weights in which descent stays: its coordinates
+(the order parameters), and the loss and its slopes in these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ SIMPLE = 1e-7  # of a coordinate and its fraction, times the denominator
 STEP = 1e-5  # of differences, where torch has no second derivatives
 STEPS = 10  # of the comparison of descents
 SMALL = 1e-12  # learning rate of that, at which a loss that does not fall is given up
-SYMMETRIC = "give a symmetric start, such as start=0, and all inputs instead of a sample"
+SYMMETRIC = (
+    "give a symmetric start, such as start=0, and all inputs instead of a sample"
+)
 Array = np.ndarray
 
 
@@ -42,7 +44,8 @@ class Gap:
     def require(self, what: str, faint: float = 0) -> None:
         """Refuse residuals that are not orders of magnitude apart."""
         require(
-            self.accepted >= max(APART * self.rejected, faint) and self.rejected <= ROUNDING,
+            self.accepted >= max(APART * self.rejected, faint)
+            and self.rejected <= ROUNDING,
             f"{what}: residuals cannot be told from rounding ({self}); {SYMMETRIC}",
         )
 
@@ -55,7 +58,9 @@ def averaged(labels: Array, rows: Array) -> Array:
 
 def everywhere(function: Callable[[Array], Any], values: Sequence[Any]) -> Array:
     """A function of all order parameters, at numbers or at arrays of them."""
-    return np.apply_along_axis(function, 0, np.array(np.broadcast_arrays(*values), float))
+    return np.apply_along_axis(
+        function, 0, np.array(np.broadcast_arrays(*values), float)
+    )
 
 
 def simple(x: float) -> Fraction | float:
@@ -85,7 +90,8 @@ class Subspace:
     labels : array
         Class of every entry. Entries of a class start equal and move alike.
     forms : array
-        Coordinates as combinations of means over classes, a row each: fractions, or floats.
+        Coordinates as combinations of means over classes, a row each: fractions, or
+        floats.
     gap : Gap
         Of the directions, at fresh points, too; ``class_gap`` of the classes.
     """
@@ -133,7 +139,9 @@ class Subspace:
 
     @functools.cached_property
     def conserved(self) -> Array:
-        """Combinations of means over classes that move, but stay constant together: a row each."""
+        """Combinations of means over classes that move, but stay constant together: a
+        row each.
+        """
         still = scipy.linalg.null_space(self.lift[self.moving].T).T
         rows = np.zeros((len(still), len(self.counts)), object)
         rows[:, self.moving] = echelon(still)
@@ -150,9 +158,14 @@ class Subspace:
     def jacobian(self, values: Array) -> Array:
         """Derivatives of the rates by the order parameters."""
         if not self.loss.twice:
-            ends = [[self.rates(values + x) for x in (e, -e)] for e in STEP * np.eye(len(values))]
+            ends = [
+                [self.rates(values + x) for x in (e, -e)]
+                for e in STEP * np.eye(len(values))
+            ]
             return np.stack([a - b for a, b in ends], 1) / (2 * STEP)
-        rows = self.loss.curvature(self.weights(values), (self.rows / self.counts)[:, self.labels])
+        rows = self.loss.curvature(
+            self.weights(values), (self.rows / self.counts)[:, self.labels]
+        )
         return -self.counts * averaged(self.labels, rows) @ self.lift
 
     def descent(self, how: Optimiser, eta: float, steps: int) -> Array:
@@ -163,22 +176,28 @@ class Subspace:
             path += [theta[0]]
         return np.array(path)
 
-    def path(self, state: Any, numbers: Any, how: Optimiser, eta: float, steps: int) -> Array:
+    def path(
+        self, state: Any, numbers: Any, how: Optimiser, eta: float, steps: int
+    ) -> Array:
         """Order parameters of these; as `theory.dynamics.optimisers.Entries` has them."""
         return self.coordinates(self.descent(how, eta, steps)).T
 
     def deviation(self) -> float:
-        """Largest difference between descent of all weights of the module and of the order
-        parameters, relative to the largest weight.
+        """Largest difference between descent of all weights of the module and of the
+        order parameters, relative to the largest weight.
         """
         start, eta = self.loss.start, 1.0
         begun, slopes = self.loss.gradient(start)
-        while eta > SMALL and self.loss(start - eta * slopes) > begun - eta / 2 * slopes @ slopes:
+        while (
+            eta > SMALL
+            and self.loss(start - eta * slopes) > begun - eta / 2 * slopes @ slopes
+        ):
             eta /= 2
         path = [self.coordinates(start)]
         for _ in range(STEPS):
             path += [path[-1] + eta * self.rates(path[-1])]
         weights = self.descent(Optimiser(), eta, STEPS)
         return float(
-            np.abs(weights - self.weights(np.array(path))).max() / max(np.abs(weights).max(), 1)
+            np.abs(weights - self.weights(np.array(path))).max()
+            / max(np.abs(weights).max(), 1)
         )

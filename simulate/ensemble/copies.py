@@ -1,5 +1,5 @@
-"""Copies of a module, each with weights, batches and a learning rate of its own, trained as one
-`Learner`.
+"""Copies of a module, each with weights, batches and a learning rate of its own,
+trained as one `Learner`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from simulate.training import arguments, jobs, optimisers, plan
 from simulate.discover.loss import MANY, Loss, spread, widened
+from simulate.training import arguments, jobs, optimisers, plan
 from simulate.training.learner import Learner, State
 from simulate.training.streams import keyed
-from theory.dynamics.optimisers import Optimiser, Steps
 from theory.call.parameters import ParameterError, Stepped, error_summary, parameter
+from theory.dynamics.optimisers import Optimiser, Steps
 from theory.statement.words.tree import require
 
 BLOCK = 64  # steps whose batches are drawn together
 MODEL = 2**62  # seed of the copy that identifies what is computed
 # Files that are not the user's.
-OTHERS = re.compile(rf'File "(<|{re.escape(str(Path(__file__).parents[1]))})|[/\\]torch[/\\]')
+OTHERS = re.compile(
+    rf'File "(<|{re.escape(str(Path(__file__).parents[1]))})|[/\\]torch[/\\]'
+)
 TAKEN = {"loss", "seed", "eta", "t", "step"}  # names in the result
 
 
@@ -49,25 +51,36 @@ class Parameters(Stepped, Optimiser):
     eta: float = parameter(0.1, "learning rate", above=0)
     steps: int = parameter(1000, "number of steps", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
-    batch_size: int = parameter(0, "inputs of a batch, drawn anew for every step; 0: all", low=0)
+    batch_size: int = parameter(
+        0, "inputs of a batch, drawn anew for every step; 0: all", low=0
+    )
 
 
 def built(module: Any, seed: int) -> nn.Module:
     """The module of a seed; errors of a function that builds it stay as they are."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = module if isinstance(module, nn.Module) or not callable(module) else module()
+        made = (
+            module
+            if isinstance(module, nn.Module) or not callable(module)
+            else module()
+        )
     require(
-        isinstance(made, nn.Module), f"module = {made!r:.60}: must be, or build, a module of torch"
+        isinstance(made, nn.Module),
+        f"module = {made!r:.60}: must be, or build, a module of torch",
     )
     return made
 
 
 @functools.lru_cache(2)
 def drawn(seeds: Sequence[int], block: int, rows: int, size: int) -> Tensor:
-    """Places of the rows of many batches, with replacement, from the stream of each seed."""
+    """Places of the rows of many batches, with replacement, from the stream of each
+    seed.
+    """
     streams = (keyed(seed, 0, block) for seed in seeds)
-    return torch.tensor(np.array([s.integers(rows, size=(BLOCK, size)) for s in streams]))
+    return torch.tensor(
+        np.array([s.integers(rows, size=(BLOCK, size)) for s in streams])
+    )
 
 
 class Copies(nn.Module, Learner):
@@ -110,22 +123,31 @@ class Copies(nn.Module, Learner):
         self.seeds = tuple(seeds) * (2 if self.many == 1 else 1)
         self.data = some = tree_map(functools.partial(widened, dtype=dtype), data)
         if self.p.batch_size:
-            rows = {len(x) if isinstance(x, Tensor) and x.ndim else 0 for x in tree_leaves(data)}
+            rows = {
+                len(x) if isinstance(x, Tensor) and x.ndim else 0
+                for x in tree_leaves(data)
+            }
             say = "batch: draws rows of the data, which must be tensors with as many rows each"
             require(len(rows) == 1 and rows != {0}, say)
             (self.rows,) = rows
             some = tree_map(lambda x: x[: max(self.p.batch_size, MANY)], some)
-        every = [Loss(built(module, seed), some, loss_fn, dtype=dtype) for seed in self.seeds]
+        every = [
+            Loss(built(module, seed), some, loss_fn, dtype=dtype) for seed in self.seeds
+        ]
         self.loss, self.module = every[0], every[0].module
         names = ", ".join(observables.keys() & self.loss.shapes.keys())
-        require(not names, f"observables: {names}: is the name of a weight; take another")
+        require(
+            not names, f"observables: {names}: is the name of a weight; take another"
+        )
         own = {k: functools.partial(f, self.module) for k, f in observables.items()}
         self.functions = {"loss": self.loss.function, **own}
         try:
             params, buffers = stack_module_state([one.module for one in every])
         except RuntimeError as error:
             why = error_summary(error)
-            raise ParameterError(f"module: is another under another seed ({why})") from error
+            raise ParameterError(
+                f"module: is another under another seed ({why})"
+            ) from error
         self.fixed = buffers | {k: params[k] for k in self.loss.frozen}
         self.theta = torch.cat(
             [params[k].detach().reshape(len(every), -1) for k in self.loss.shapes], 1
@@ -164,18 +186,23 @@ class Copies(nn.Module, Learner):
     def numbers(self, theta: Tensor, fixed: Any, data: Any) -> dict[str, Tensor]:
         """Loss and observables of one copy, and its weights if they are recorded."""
         places = self.loss.places
-        weights = {k: theta[places[k]].view(shape) for k, shape in self.loss.shapes.items()}
+        weights = {
+            k: theta[places[k]].view(shape) for k, shape in self.loss.shapes.items()
+        }
         called = {f"module.{k}": x for k, x in (weights | fixed).items()}
-        return functional_call(self, called, (data,)) | (weights if self.recorded else {})
+        return functional_call(self, called, (data,)) | (
+            weights if self.recorded else {}
+        )
 
     def traced(self, data: Any, axis: int | None, part: int) -> Any:
-        """Operations that give gradients (part 0) or numbers (1) of all copies, without the Python
-        that calls them.
+        """Operations that give gradients (part 0) or numbers (1) of all copies, without
+        the Python that calls them.
 
         Raises
         ------
         ParameterError
-            Naming the line of the user's code that torch cannot compute for many copies at once.
+            Naming the line of the user's code that torch cannot compute for many copies
+            at once.
         """
 
         def loss(*of: Any) -> Any:
@@ -248,8 +275,13 @@ class Copies(nn.Module, Learner):
         """What a copy computes: operations, and all tensors before the first step."""
         graphs = self.slopes, self.values
         every = tree_leaves([self.copy(b), self.data, [g.state_dict() for g in graphs]])
-        raw = [x.numpy().tobytes() if isinstance(x, Tensor) else repr(x).encode() for x in every]
-        return hashlib.sha256(b" ".join([g.code.encode() for g in graphs] + raw)).hexdigest()[:32]
+        raw = [
+            x.numpy().tobytes() if isinstance(x, Tensor) else repr(x).encode()
+            for x in every
+        ]
+        return hashlib.sha256(
+            b" ".join([g.code.encode() for g in graphs] + raw)
+        ).hexdigest()[:32]
 
 
 SYSTEM = plan.System(
@@ -288,19 +320,27 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> plan.Syst
         "that builds the module (lambda: Net()), or batch=32",
     )
     loss, values = trial.loss, trial.measure()
-    share = max(1, trial.rows / max(p.batch_size, MANY)) if p.batch_size else 1  # all data
+    share = (
+        max(1, trial.rows / max(p.batch_size, MANY)) if p.batch_size else 1
+    )  # all data
     value, leaves = loss.call(loss.inputs), [*loss.leaves.values()]
     slopes = torch.autograd.grad(value, leaves, allow_unused=True)
     for name, slope in zip(loss.leaves, slopes, strict=True):
-        say = f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"
+        say = (
+            f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"
+        )
         require(slope is not None, say)
     size = sum(x[0].size for x in values.values())
     return replace(
         SYSTEM,
         name=f"ensemble.{loss.name}",
         make=make,
-        memory=lambda p, itemsize: share * loss.bytes + 64 * loss.size + plan.records(p, size),
-        dimensions={k: tuple(f"{k}_{n}" for n in range(x.ndim - 1)) for k, x in values.items()},
+        memory=lambda p, itemsize: (
+            share * loss.bytes + 64 * loss.size + plan.records(p, size)
+        ),
+        dimensions={
+            k: tuple(f"{k}_{n}" for n in range(x.ndim - 1)) for k, x in values.items()
+        },
         identity=lambda p: {"computation": computed},
     )
 
@@ -328,11 +368,12 @@ def ensemble(
     Parameters
     ----------
     module : callable or Module
-        A function, or class, that builds the module: the copy of seed s starts as ``module()`` is
-        after ``torch.manual_seed(s)``. Of a module itself all copies start with its weights.
+        A function, or class, that builds the module: the copy of seed s starts as
+        ``module()`` is after ``torch.manual_seed(s)``. Of a module itself all copies
+        start with its weights.
     data : object, optional
-        What the loss is called with: tensors, or a list, tuple or mapping of tensors. What differs
-        from copy to copy belongs into buffers of the module.
+        What the loss is called with: tensors, or a list, tuple or mapping of tensors.
+        What differs from copy to copy belongs into buffers of the module.
     seeds : iterable of int, or int
         Seeds, or their number counted from 0.
     eta : float or sequence of float
@@ -340,8 +381,8 @@ def ensemble(
     steps : int
         Number of steps.
     batch : int
-        Rows of the data in a batch, which are drawn with replacement for every step from the stream
-        of each seed; 0: every step takes all data.
+        Rows of the data in a batch, which are drawn with replacement for every step
+        from the stream of each seed; 0: every step takes all data.
     optimizer : str or Optimiser
         ``sgd``, ``adam``, or a `theory.dynamics.optimisers.Optimiser`.
     loss_fn : callable, optional
@@ -357,15 +398,18 @@ def ensemble(
     store : path, optional
         Folder of stored runs; ``output/runs`` by default.
     scheduler : str, optional
-        Address of a dask scheduler (``tcp://HOST:PORT``) whose workers train, 64 copies at a time.
+        Address of a dask scheduler (``tcp://HOST:PORT``) whose workers train, 64 copies
+        at a time.
     **more
-        ``workers`` and ``progress``, as of every student; a process trains 64 copies at a time.
+        ``workers`` and ``progress``, as of every student; a process trains 64 copies at
+        a time.
 
     Returns
     -------
     Dataset
-        ``loss`` over all data, and observables, over ``seed`` and ``t``, the learning rate times
-        steps; of several learning rates over ``seed``, ``eta`` and ``step``, with ``t`` of each.
+        ``loss`` over all data, and observables, over ``seed`` and ``t``, the learning
+        rate times steps; of several learning rates over ``seed``, ``eta`` and ``step``,
+        with ``t`` of each.
 
     Raises
     ------
@@ -373,7 +417,9 @@ def ensemble(
         In one line, for what cannot be trained so, or a loss that does not stay finite.
     """
     unknown = ", ".join(more.keys() - {"workers", "progress"})
-    require(not unknown, f"{unknown}: unknown keyword; see help(simulate.ensemble.ensemble)")
+    require(
+        not unknown, f"{unknown}: unknown keyword; see help(simulate.ensemble.ensemble)"
+    )
     say = "adamw: is adam without weight decay; Optimiser(optimizer='adamw', weight_decay=0.01)"
     require(optimizer != "adamw", say)
     calls = all(map(callable, (observables or {}).values()))
@@ -382,15 +428,23 @@ def ensemble(
     how = Optimiser(optimizer=optimizer) if isinstance(optimizer, str) else optimizer
     optimisers.identity(how)
     rates, own = np.atleast_1d(eta).tolist(), observables or {}
-    require(rates and seeds, f"seeds = {seeds}, eta = {rates}: must be at least one of each")
+    require(
+        rates and seeds, f"seeds = {seeds}, eta = {rates}: must be at least one of each"
+    )
     names = ", ".join(TAKEN & own.keys())
-    require(not names, f"observables: {names}: is the name of something else; take another")
+    require(
+        not names, f"observables: {names}: is the name of something else; take another"
+    )
     one = Parameters(eta=rates[0], steps=steps, batch_size=batch, **how.as_dict())
-    p = one.replace(eval_every=max(1, one.steps // 100) if eval_every is None else eval_every)
+    p = one.replace(
+        eval_every=max(1, one.steps // 100) if eval_every is None else eval_every
+    )
     make = functools.partial(Copies, module, data, loss_fn, own, weights)
     found = system(make, p, len(seeds), SYSTEM.precision(dtype))
     if scheduler:
-        planned = found.plan([p.replace(eta=v) for v in rates], seeds, store=store, dtype=dtype)
+        planned = found.plan(
+            [p.replace(eta=v) for v in rates], seeds, store=store, dtype=dtype
+        )
         for _, error in jobs.on_cluster(planned, scheduler, more.get("progress", True)):
             raise error
     runs = found.train(p, seeds, eta=rates, store=store, dtype=dtype, **more)

@@ -2,7 +2,13 @@
 
 from simulate.induction_heads import learner, standard
 from simulate.induction_heads.standard import Transformer
-from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
+from simulate.induction_heads.student import (
+    Constrained,
+    Student,
+    assemble,
+    project,
+    residual,
+)
 from simulate.statement import of
 from theory.induction_heads import Parameters, bursty
 from theory.induction_heads.parameters import StandardParameters

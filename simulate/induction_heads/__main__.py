@@ -1,4 +1,6 @@
-"""``python -m simulate.induction_heads``, the same as ``python -m simulate induction_heads``."""
+"""``python -m simulate.induction_heads``, the same as ``python -m simulate
+induction_heads``.
+"""
 
 from functools import partial
 

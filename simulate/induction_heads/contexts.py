@@ -1,5 +1,5 @@
-"""Students of contexts of other kinds, written without statements: Markov chains, right pairs at
-any places, a pool of items; and the perceptron of Nguyen and Reddy.
+"""Students of contexts of other kinds, written without statements: Markov chains, right
+pairs at any places, a pool of items; and the perceptron of Nguyen and Reddy.
 """
 
 from collections import defaultdict
@@ -46,19 +46,29 @@ def descend(
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-    return xr.Dataset({k: ("t", x) for k, x in curves.items()}, {"t": step * np.arange(steps + 1)})
+    return xr.Dataset(
+        {k: ("t", x) for k, x in curves.items()}, {"t": step * np.arange(steps + 1)}
+    )
 
 
 # Two softmax layers on sequences of in-context Markov chains
 
 
-def draw_chains(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_chains(
+    p: Any, size: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Random chains: symbol of every state, and the state after it; both (size, p.m)."""
-    return random.random((size, p.k)).argsort(1)[:, : p.m], random.random((size, p.m)).argsort(1)
+    return random.random((size, p.k)).argsort(1)[:, : p.m], random.random(
+        (size, p.m)
+    ).argsort(1)
 
 
 def chain_sequences(
-    p: Any, symbols: np.ndarray, after: np.ndarray, length: int, random: np.random.Generator
+    p: Any,
+    symbols: np.ndarray,
+    after: np.ndarray,
+    length: int,
+    random: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sequences of symbols, probabilities of the symbol that follows, and last states.
 
@@ -76,7 +86,9 @@ def chain_sequences(
     states = random.integers(p.m, size=(size, length))
     follows = random.random((size, length)) < p.rho
     for n in range(1, length):
-        states[:, n] = np.where(follows[:, n], after[rows, states[:, n - 1]], states[:, n])
+        states[:, n] = np.where(
+            follows[:, n], after[rows, states[:, n - 1]], states[:, n]
+        )
     chances = np.zeros((size, p.k + p.U))
     np.put_along_axis(chances, symbols, (1 - p.rho) / p.m, 1)
     chances[rows, symbols[rows, after[rows, states[:, -1]]]] += p.rho
@@ -84,9 +96,9 @@ def chain_sequences(
 
 
 class ChainTransformer:
-    """First layer: softmax over lags with scores ``v``. Second layer: softmax over tokens, with
-    score ``W`` between the last token and the first layer's output. Output: ``c`` times the
-    attended token.
+    """First layer: softmax over lags with scores ``v``. Second layer: softmax over
+    tokens, with score ``W`` between the last token and the first layer's output.
+    Output: ``c`` times the attended token.
 
     Parameters
     ----------
@@ -99,7 +111,8 @@ class ChainTransformer:
         self.p, self.lags = p, 1 + gap * torch.arange(p.D)
         shapes = {"v": (p.D,), "W": (p.k, p.k), "c": ()}
         made = {
-            n: torch.zeros(s, dtype=torch.float64, requires_grad=True) for n, s in shapes.items()
+            n: torch.zeros(s, dtype=torch.float64, requires_grad=True)
+            for n, s in shapes.items()
         }
         self.weights: dict[str, Tensor] = made
 
@@ -116,8 +129,9 @@ class ChainTransformer:
 
 
 def chain_descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
-    """Attention of the first layer to the previous token, over the flow's time, while a student is
-    trained from zero on fresh sequences with ``length`` tokens in reach of all lags.
+    """Attention of the first layer to the previous token, over the flow's time, while a
+    student is trained from zero on fresh sequences with ``length`` tokens in reach of
+    all lags.
     """
     student = ChainTransformer(p, gap)
 
@@ -133,23 +147,31 @@ def chain_descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
     return descend(at, [Descent(student.weights.values(), lr=p.eta)], p.steps, p.eta)
 
 
-def burst_sequences(p: Parameters, right: np.ndarray, random: torch.Generator) -> task.Batch:
-    """One orthonormal sequence for each row of ``right``, whose ones are the queried pair."""
+def burst_sequences(
+    p: Parameters, right: np.ndarray, random: torch.Generator
+) -> task.Batch:
+    """One orthonormal sequence for each row of ``right``, whose ones are the queried
+    pair.
+    """
     items, labels, codes = task.orthonormal(p, len(right), random, torch.float64)
     last = torch.as_tensor([int(np.flatnonzero(row)[-1]) for row in right])
     each = torch.arange(len(right))
     where = torch.as_tensor(right, dtype=torch.bool)[:, :, None]
-    items, labels = (torch.where(where, x[each, last][:, None], x) for x in (items, labels))
+    items, labels = (
+        torch.where(where, x[each, last][:, None], x) for x in (items, labels)
+    )
     return task.batch_of(items, labels, codes, last)
 
 
 def burst_descent(
     p: Parameters, right: np.ndarray, chances: np.ndarray, seed: int, step: float
 ) -> xr.Dataset:
-    """Alpha of three numbers from zero, in steps of the flow's time on the mean loss over contexts:
-    ``right`` has a row for each, 1 where the queried pair stands, and ``chances`` its probability.
+    """Alpha of three numbers from zero, in steps of the flow's time on the mean loss
+    over contexts: ``right`` has a row for each, 1 where the queried pair stands, and
+    ``chances`` its probability.
 
-    The loss of a context does not depend on the tokens, so that one sequence of each suffices.
+    The loss of a context does not depend on the tokens, so that one sequence of each
+    suffices.
     """
     student = Constrained(p.dimension, p.mask, torch.float64)
     batch = burst_sequences(p, right, task.generator(seed, "train"))
@@ -172,7 +194,8 @@ DIMENSION, LEFT, MOST = 63, 2e-3, 50_000
 def perceptron_clocks(
     items: int, width: int = 128, seed: int = 0, eta: float = 0.5
 ) -> dict[str, float]:
-    """Clock of a perceptron on ``items`` Gaussian items with two labels, by full-batch descent.
+    """Clock of a perceptron on ``items`` Gaussian items with two labels, by full-batch
+    descent.
 
     Parameters
     ----------
@@ -183,9 +206,10 @@ def perceptron_clocks(
     Returns
     -------
     dict
-        Integral of the residual until it is half of its start (``half``), and until it is `LEFT`
-        (``whole``). Beyond that the integral grows very slowly: the late residual of a network
-        homogeneous of degree 3 is 1/(t (ln t)^{4/3}) (Lyu and Li 2019, arXiv:1906.05890).
+        Integral of the residual until it is half of its start (``half``), and until it
+        is `LEFT` (``whole``). Beyond that the integral grows very slowly: the late
+        residual of a network homogeneous of degree 3 is 1/(t (ln t)^{4/3}) (Lyu and Li
+        2019, arXiv:1906.05890).
 
     Raises
     ------
@@ -195,7 +219,9 @@ def perceptron_clocks(
     random = task.generator(seed, "initialisation")
     x = torch.randn(items, DIMENSION, generator=random) / DIMENSION**0.5
     y = torch.arange(items) % 2 * 2.0 - 1
-    layers = [nn.Linear(m, n) for m, n in ((DIMENSION, width), (width, width), (width, 1))]
+    layers = [
+        nn.Linear(m, n) for m, n in ((DIMENSION, width), (width, width), (width, 1))
+    ]
     for layer in layers:
         for weight in (layer.weight.data, layer.bias.data):
             weight.uniform_(-1, 1, generator=random).div_(layer.in_features**0.5)
@@ -217,11 +243,15 @@ def perceptron_clocks(
     }
 
 
-# One softmax head and a memory on contexts of items from a pool, written without the statement
+# One softmax head and a memory on contexts of items from a pool, written without the
+# statement
 
 
-def contexts(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Items of contexts in random order, and the queried ones: item i has label ``i // p.C``.
+def contexts(
+    p: Any, size: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Items of contexts in random order, and the queried ones: item i has label ``i //
+    p.C``.
 
     Parameters
     ----------
@@ -235,26 +265,31 @@ def contexts(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray
     order = random.random((size, p.L, p.C))
     order[np.arange(size), asked // p.C, asked % p.C] = 2  # not among the others
     others = order.argsort(2)[:, :, : p.R] + p.C * np.arange(p.L)[:, None]
-    whole = np.concatenate([others.reshape(size, -1), np.repeat(asked[:, None], p.B, 1)], 1)
+    whole = np.concatenate(
+        [others.reshape(size, -1), np.repeat(asked[:, None], p.B, 1)], 1
+    )
     return random.permuted(whole, axis=1), asked
 
 
 class PoolTransformer:
-    """A head with score ``x S x'`` for items x and x' and read-out ``w`` of labels, and a table
-    ``M`` of the label of every item with read-out ``c``.
+    """A head with score ``x S x'`` for items x and x' and read-out ``w`` of labels, and
+    a table ``M`` of the label of every item with read-out ``c``.
 
     Parameters
     ----------
     p : Parameters
     items : Tensor, optional
-        A row per item. Without it items are orthonormal, and ``S`` is ``beta`` times one.
+        A row per item. Without it items are orthonormal, and ``S`` is ``beta`` times
+        one.
     """
 
     def __init__(self, p: Any, items: Tensor | None = None) -> None:
         self.p, self.items = p, items
         score = () if items is None else (items.shape[1],) * 2
         shapes = {"S": score, "w": (), "c": (), "M": (p.L * p.C, p.L)}
-        self.weights = {n: torch.zeros(s, dtype=torch.float64) for n, s in shapes.items()}
+        self.weights = {
+            n: torch.zeros(s, dtype=torch.float64) for n, s in shapes.items()
+        }
         self.weights["c"] += p.c_0
         for x in self.weights.values():
             x.requires_grad_()
@@ -278,9 +313,10 @@ class PoolTransformer:
 
 
 def pool_descent(p: Any, seed: int, dim: int | None = None) -> xr.Dataset:
-    """Attention to the queried item, and residual, over the flow's time: on fresh contexts, with
-    orthonormal items, or Gaussian ones of mean square 1 in ``dim`` dimensions. ``S`` is then a full
-    matrix, and learns ``dim`` times as fast, so that its mean diagonal does as ``beta``.
+    """Attention to the queried item, and residual, over the flow's time: on fresh
+    contexts, with orthonormal items, or Gaussian ones of mean square 1 in ``dim``
+    dimensions. ``S`` is then a full matrix, and learns ``dim`` times as fast, so that
+    its mean diagonal does as ``beta``.
     """
     random, items = keyed(seed, 0), None
     if dim is not None:
@@ -290,9 +326,14 @@ def pool_descent(p: Any, seed: int, dim: int | None = None) -> xr.Dataset:
     optimizers = [Descent([S], lr=p.eta * (dim or 1)), Descent(others, lr=p.eta)]
 
     def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        seen, asked = map(torch.as_tensor, contexts(p, p.batch_size, keyed(seed, 1, number)))
+        seen, asked = map(
+            torch.as_tensor, contexts(p, p.batch_size, keyed(seed, 1, number))
+        )
         losses = student.losses(seen, asked)
         on = (student.attention(seen, asked) * (seen == asked[:, None])).sum(1)
-        return losses.mean(), {"attention": on.mean(), "residual": (1 - (-losses).exp()).mean()}
+        return losses.mean(), {
+            "attention": on.mean(),
+            "residual": (1 - (-losses).exp()).mean(),
+        }
 
     return descend(at, optimizers, p.steps, p.eta)

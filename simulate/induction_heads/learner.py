@@ -1,5 +1,5 @@
-"""Disentangled students trained by stochastic gradient descent from zero: all weights, 19
-directions or three pseudo-parameters.
+"""Disentangled students trained by stochastic gradient descent from zero: all weights,
+19 directions or three pseudo-parameters.
 """
 
 from dataclasses import replace
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simulate.training import plan
 from simulate.induction_heads import student
 from simulate.induction_heads.student import (
     NAMES,
@@ -21,6 +20,7 @@ from simulate.induction_heads.student import (
     residual,
     squared_error,
 )
+from simulate.training import plan
 from simulate.training.learner import Descent, Module, Unstacked
 from theory.induction_heads import Parameters
 from theory.induction_heads.structure import HEAD
@@ -32,20 +32,28 @@ MEANING = {
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
-KINDS = {"all": Student, "nineteen": Nineteen, "projected": Constrained, "three": Constrained}
+KINDS = {
+    "all": Student,
+    "nineteen": Nineteen,
+    "projected": Constrained,
+    "three": Constrained,
+}
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    number.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per number.
     """
     places, D = 2 * p.N + 1, p.dimension
     sequences = p.batch_size * places * 2 * D * itemsize
     scores = p.batch_size * places**2 * itemsize
-    frames = 8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0  # QR
+    frames = (
+        8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0
+    )  # QR
     weights = 28 * D**2 * itemsize
-    # Test and training sequences with their parts, both layers and their gradients. The 19
-    # directions need up to one score matrix each; measurements build all matrices several times.
+    # Test and training sequences with their parts, both layers and their gradients. The
+    # 19 directions need up to one score matrix each; measurements build all matrices
+    # several times.
     kept = plan.records(p, 24 + (28 * D**2 if keep_weights else 0))
     return 14 * sequences + 20 * scores + frames + 8 * weights + kept
 
@@ -59,14 +67,16 @@ class Learner(Module):
         """Whether W1, W2, W3 are recorded at every measurement (large)."""
         p, self.keep_weights = self.p, keep_weights
         self.student = KINDS[p.trained](p.dimension, p.mask, self.dtype).to(self.device)
-        # A step of the matrices changes a pseudo-parameter by the gradient along its kernel,
-        # divided by D.
+        # A step of the matrices changes a pseudo-parameter by the gradient along its
+        # kernel, divided by D.
         rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
         self.optimizer = Descent(self.student.parameters(), lr=rate)
         self.test = self._draw("test")
 
     def _draw(self, stream: str, step: int = 0) -> student.Batch:
-        batch = student.sample(self.p, student.generator(self.seed, stream, step), dtype=self.dtype)
+        batch = student.sample(
+            self.p, student.generator(self.seed, stream, step), dtype=self.dtype
+        )
         return student.Batch(*(x.to(self.device) for x in batch))
 
     def loss(self, number: int) -> Tensor:
@@ -78,7 +88,9 @@ class Learner(Module):
     def measure(self) -> dict[str, torch.Tensor]:
         """Pseudo-parameters, the norm outside them, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
-        loss = squared_error(self.student(self.test.X), self.test.y, "sum") / student.scale(self.p)
+        loss = squared_error(
+            self.student(self.test.X), self.test.y, "sum"
+        ) / student.scale(self.p)
         values = project(weights)
         kept = torch.tensor([name in THREE for name in NAMES])
         measured = {
@@ -95,7 +107,9 @@ class Learner(Module):
         """Loss of the network with only some pseudo-parameters nonzero."""
         cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
         cut.theta.copy_(values)
-        return (squared_error(cut(self.test.X), self.test.y, "sum") / student.scale(self.p)).cpu()
+        return (
+            squared_error(cut(self.test.X), self.test.y, "sum") / student.scale(self.p)
+        ).cpu()
 
     def finish(self) -> dict[str, Any]:
         """Names of the pseudo-parameters."""
@@ -122,5 +136,8 @@ DISENTANGLED = plan.System(
 )
 SYSTEMS = {
     "disentangled": DISENTANGLED,
-    **{k: replace(DISENTANGLED, settings={"trained": k}) for k in ("three", "nineteen", "all")},
+    **{
+        k: replace(DISENTANGLED, settings={"trained": k})
+        for k in ("three", "nineteen", "all")
+    },
 }

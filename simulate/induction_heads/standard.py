@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simulate.training import plan
 from simulate.induction_heads.student import attention, generator
+from simulate.training import plan
 from simulate.training.learner import Module, Unstacked
 from theory.induction_heads.parameters import StandardParameters
 
 
 class Transformer(nn.Module):
-    """Two attention-only layers with one head each on a residual stream, learned token and position
-    embeddings, linear output.
+    """Two attention-only layers with one head each on a residual stream, learned token
+    and position embeddings, linear output.
 
-    No normalisation, no biases, no tied weights. The residual stream is stored as rows, not columns
-    as in the paper.
+    No normalisation, no biases, no tied weights. The residual stream is stored as rows,
+    not columns as in the paper.
     """
 
     def __init__(self, p: StandardParameters, random: torch.Generator) -> None:
@@ -27,8 +27,12 @@ class Transformer(nn.Module):
         self.E = nn.Parameter(torch.randn(p.vocabulary, p.D, generator=random))
         self.P = nn.Parameter(torch.randn(p.block, p.D, generator=random))
 
-        def dense(rows: int) -> nn.Parameter:  # torch's default initialisation of a linear layer
-            return nn.Parameter((2 * torch.rand(rows, p.D, generator=random) - 1) / math.sqrt(p.D))
+        def dense(
+            rows: int,
+        ) -> nn.Parameter:  # torch's default initialisation of a linear layer
+            return nn.Parameter(
+                (2 * torch.rand(rows, p.D, generator=random) - 1) / math.sqrt(p.D)
+            )
 
         self.Q, self.K, self.V, self.O = (
             nn.ParameterList(dense(p.D) for _ in range(2)) for _ in range(4)
@@ -36,7 +40,9 @@ class Transformer(nn.Module):
         self.out = dense(p.vocabulary)
 
     def forward(self, tokens: Tensor, offset: Tensor) -> Tensor:
-        """Logits after the last token; ``offset`` is the first position of each sequence."""
+        """Logits after the last token; ``offset`` is the first position of each
+        sequence.
+        """
         places = offset[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         h = self.E[tokens] + self.P[places]
         for Q, K, V, O in zip(self.Q, self.K, self.V, self.O, strict=True):
@@ -46,22 +52,25 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def interpret(self) -> dict[str, Tensor]:
-        """Key-query products and output matrix in the basis of the embeddings and the outputs of
-        the heads (Fig. 2).
+        """Key-query products and output matrix in the basis of the embeddings and the
+        outputs of the heads (Fig. 2).
 
         Returns
         -------
         dict
-            ``scores_1`` and ``scores_2`` (query, key), divided by sqrt(D) as in the softmax, and
-            ``readout`` (token, direction). Directions: tokens and positions; the same as written by
-            head 1; all of these as written by head 2 (readout only).
+            ``scores_1`` and ``scores_2`` (query, key), divided by sqrt(D) as in the
+            softmax, and ``readout`` (token, direction). Directions: tokens and
+            positions; the same as written by head 1; all of these as written by head 2
+            (readout only).
         """
         base = torch.cat([self.E, self.P])
         first = torch.cat([base, base @ self.V[0].T @ self.O[0].T])
         second = torch.cat([first, first @ self.V[1].T @ self.O[1].T])
 
         def scores(stream: Tensor, k: int) -> Tensor:
-            return (stream @ self.Q[k].T) @ (stream @ self.K[k].T).T / math.sqrt(self.p.D)
+            return (
+                (stream @ self.Q[k].T) @ (stream @ self.K[k].T).T / math.sqrt(self.p.D)
+            )
 
         return {
             "scores_1": scores(base, 0),
@@ -70,12 +79,16 @@ class Transformer(nn.Module):
         }
 
 
-def sample(p: StandardParameters, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels
-    to predict.
+def sample(
+    p: StandardParameters, random: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sequences of distinct tokens with a repeated item, their offsets in the block,
+    and the labels to predict.
     """
     size = 2 * p.pairs
-    tokens = torch.rand(p.batch_size, p.vocabulary, generator=random).argsort(1)[:, :size]
+    tokens = torch.rand(p.batch_size, p.vocabulary, generator=random).argsort(1)[
+        :, :size
+    ]
     q = torch.randint(p.pairs, (p.batch_size, 1), generator=random)
     return (
         torch.cat([tokens, tokens.gather(1, 2 * q)], 1),
@@ -85,7 +98,9 @@ def sample(p: StandardParameters, random: torch.Generator) -> tuple[Tensor, Tens
 
 
 class Learner(Module):
-    """One standard transformer, trained on the negative log-likelihood of the correct label."""
+    """One standard transformer, trained on the negative log-likelihood of the correct
+    label.
+    """
 
     p: StandardParameters
 
@@ -99,7 +114,10 @@ class Learner(Module):
         self.test = self._draw("test", 0)
 
     def _draw(self, stream: str, step: int) -> list[Tensor]:
-        return [x.to(self.device) for x in sample(self.p, generator(self.seed, stream, step))]
+        return [
+            x.to(self.device)
+            for x in sample(self.p, generator(self.seed, stream, step))
+        ]
 
     def loss(self, number: int) -> Tensor:
         """Negative log-likelihood on fresh sequences."""
@@ -125,15 +143,19 @@ class Learner(Module):
 
 
 def memory(p: StandardParameters, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    weight.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per weight.
     """
     places, tokens = 2 * p.pairs + 1, p.vocabulary + p.block
     stream = p.batch_size * places * p.D
     scores = p.batch_size * places**2
     weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
-    draws = 6 * p.batch_size * p.vocabulary  # random numbers and their sorting indices of 8 bytes
-    shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`
+    draws = (
+        6 * p.batch_size * p.vocabulary
+    )  # random numbers and their sorting indices of 8 bytes
+    shown = (
+        8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens
+    )  # `interpret`
     return (
         itemsize * (30 * stream + 20 * scores + 6 * weights + shown)
         + 4 * draws

@@ -19,9 +19,5 @@ __all__ = [
     "train",
 ]
 
-SYSTEMS = {
-    "attention": SYSTEM,
-    "linear": linear.SYSTEM,
-    "histogram": histogram.SYSTEM,
-}
+SYSTEMS = {"attention": SYSTEM, "linear": linear.SYSTEM, "histogram": histogram.SYSTEM}
 train = SYSTEM.train

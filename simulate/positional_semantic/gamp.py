@@ -1,5 +1,5 @@
-"""Generalised approximate message passing (GAMP) for the attention layer of rank one (Algorithm 1
-of App. B).
+"""Generalised approximate message passing (GAMP) for the attention layer of rank one
+(Algorithm 1 of App. B).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Message:
     steps : ndarray
         Change of the weights divided by sqrt(d), in every iteration.
     gradient : float
-        Norm of the gradient of the risk divided by sqrt(d), with Gram matrices at their limit.
+        Norm of the gradient of the risk divided by sqrt(d), with Gram matrices at their
+        limit.
     variance : float
         Mean variance, to compare with V/sigma^2.
     """
@@ -54,8 +55,8 @@ def gamp(
     Parameters
     ----------
     p : Parameters
-        Model; ``prox`` selects the minimiser: ``global`` tries both wells of every sentence,
-        ``local`` descends from the last minimiser.
+        Model; ``prox`` selects the minimiser: ``global`` tries both wells of every
+        sentence, ``local`` descends from the last minimiser.
     data : Data
         Training sentences.
     start : ndarray, shape (d,)
@@ -68,8 +69,8 @@ def gamp(
     Raises
     ------
     ParameterError
-        For parameters that the algorithm does not describe, a value out of range, or sentences or
-        weights of another dimension.
+        For parameters that the algorithm does not describe, a value out of range, or
+        sentences or weights of another dimension.
     """
     MINIMUM.require(p)
     for name, size in {"data": data.tokens.shape[-1], "start": start.size}.items():
@@ -100,7 +101,8 @@ def gamp(
         determinant = a * c - b * b
         slope = np.stack([c / determinant - 1, a / determinant - 1]) / variance
         bend = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
-        # The estimate may pass through regions of concave risk; variances are kept positive.
+        # The estimate may pass through regions of concave risk; variances are kept
+        # positive.
         curvature = np.maximum(damping * curvature + (1 - damping) * bend, -0.5 * p.lam)
         new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (
             p.lam + curvature
@@ -111,16 +113,22 @@ def gamp(
         weights = new
         if steps[-1] < TOLERANCE:
             break
-    return Message(weights, np.array(steps), risk_gradient(p, data, weights), float(spread.mean()))
+    return Message(
+        weights, np.array(steps), risk_gradient(p, data, weights), float(spread.mean())
+    )
 
 
 def risk_gradient(p: Parameters, data: Data, weights: np.ndarray) -> float:
-    """Norm of the gradient of the idealised risk (Gram matrices sigma^2 times the identity),
-    divided by sqrt(d).
+    """Norm of the gradient of the idealised risk (Gram matrices sigma^2 times the
+    identity), divided by sqrt(d).
     """
     X, Y = data.arrays()
     fields = (X @ weights).T
-    # At w = z the gradient of the quadratic term vanishes, and only that of the loss remains.
+    # At w = z the gradient of the quadratic term vanishes, and only that of the loss
+    # remains.
     _, first, second, *_ = prox.objective(fields, fields, Y, 1.0, p.sigma)
-    gradient = np.einsum("nld,ln->d", X, np.stack([first, second]), optimize=True) + p.lam * weights
+    gradient = (
+        np.einsum("nld,ln->d", X, np.stack([first, second]), optimize=True)
+        + p.lam * weights
+    )
     return float(np.linalg.norm(gradient) / np.sqrt(p.d))

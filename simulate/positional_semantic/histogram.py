@@ -1,10 +1,10 @@
-"""The histogram task of App. A: a counting task with a positional and a semantic solution, and
-their stability.
+"""The histogram task of App. A: a counting task with a positional and a semantic
+solution, and their stability.
 
-A transformer with one head (no residual connection) learns how often each token of a sequence
-occurs in it. Half of the embedding is reserved for tokens and half for positions. Queries and keys
-first read one half only, with the rest frozen at zero. Then all weights are unfrozen, perturbed and
-trained further.
+A transformer with one head (no residual connection) learns how often each token of a
+sequence occurs in it. Half of the embedding is reserved for tokens and half for
+positions. Queries and keys first read one half only, with the rest frozen at zero. Then
+all weights are unfrozen, perturbed and trained further.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ AXES = {0: (), 3: ("sequence", "query", "key")}
 
 
 def sample(p: HistogramParameters) -> tuple[Tensor, Tensor]:
-    """Training and test sequences of tokens, without repetitions; shapes ``(n, length)``."""
+    """Training and test sequences of tokens, without repetitions; shapes ``(n,
+    length)``.
+    """
     rng = np.random.default_rng(DATA_SEED)
     every = np.unique(rng.integers(0, p.alphabet, (p.samples, p.length)), axis=0)
     every = every[rng.permutation(len(every))]
@@ -51,8 +53,8 @@ def count(sequences: Tensor) -> Tensor:
 
 
 class Counter(nn.Module):
-    """Embedding, one attention head with queries and keys that read a subspace, LayerNorm, and a
-    two-layer network (21)-(24).
+    """Embedding, one attention head with queries and keys that read a subspace,
+    LayerNorm, and a two-layer network (21)-(24).
     """
 
     def __init__(self, p: HistogramParameters, kind: str) -> None:
@@ -64,12 +66,15 @@ class Counter(nn.Module):
         )
         self.Q, self.K, self.V = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.read = nn.Sequential(
-            nn.LayerNorm(d), nn.Linear(d, p.hidden), nn.ReLU(), nn.Linear(p.hidden, p.length + 1)
+            nn.LayerNorm(d),
+            nn.Linear(d, p.hidden),
+            nn.ReLU(),
+            nn.Linear(p.hidden, p.length + 1),
         )
         first = torch.arange(d) < half  # embedding coordinates reserved for tokens
         seen = first if kind == "semantic" else ~first
-        # Initial zeros, and masks of trainable entries: tokens left, positions right, Q and K one
-        # of the two.
+        # Initial zeros, and masks of trainable entries: tokens left, positions right, Q
+        # and K one of the two.
         self.masks = {
             "tokens": first.expand(p.alphabet, d),
             "positions": (~first).expand(p.length, d),
@@ -88,7 +93,9 @@ class Counter(nn.Module):
     def attention(self, sequences: Tensor) -> Tensor:
         """Attention matrices ``(n, length, length)``."""
         x = self.tokens[sequences] + self.positions
-        return torch.softmax(self.Q(x) @ self.K(x).transpose(1, 2) / x.shape[-1] ** 0.5, 2)
+        return torch.softmax(
+            self.Q(x) @ self.K(x).transpose(1, 2) / x.shape[-1] ** 0.5, 2
+        )
 
     def forward(self, sequences: Tensor) -> Tensor:
         """Logits of the counts, ``(n, length, length + 1)``."""
@@ -113,16 +120,16 @@ def accuracy(model: Counter, sequences: Tensor) -> float:
 
 
 def dependence(model: Counter, sequences: Tensor) -> float:
-    """Mean standard deviation of an attention entry over sequences: zero for purely positional
-    attention.
+    """Mean standard deviation of an attention entry over sequences: zero for purely
+    positional attention.
     """
     with torch.no_grad():
         return float(model.attention(sequences).std(0).mean())
 
 
 class Learner(Member):
-    """Both solutions of a seed, trained side by side: first with frozen weights by Adam, then all
-    weights, after a perturbation, by plain gradient descent.
+    """Both solutions of a seed, trained side by side: first with frozen weights by
+    Adam, then all weights, after a perturbation, by plain gradient descent.
     """
 
     p: HistogramParameters
@@ -146,7 +153,9 @@ class Learner(Member):
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             kind: torch.optim.SGD(model.parameters(), lr=self.p.eta)
             if self.frozen
-            else torch.optim.Adam(model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9)
+            else torch.optim.Adam(
+                model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9
+            )
             for kind, model in self.models.items()
         }
 
@@ -154,12 +163,14 @@ class Learner(Member):
         """One epoch of both students; weights are unfrozen after the last frozen epoch."""
         for kind, model in self.models.items():
             optimizer = self.optimizers[kind]
-            for rows in torch.randperm(len(self.train), generator=self.orders[kind]).split(
-                self.p.batch
-            ):
+            for rows in torch.randperm(
+                len(self.train), generator=self.orders[kind]
+            ).split(self.p.batch):
                 optimizer.zero_grad(set_to_none=True)
                 logits = model(self.train[rows]).flatten(0, 1)
-                nn.functional.cross_entropy(logits, self.target[rows].flatten()).backward()
+                nn.functional.cross_entropy(
+                    logits, self.target[rows].flatten()
+                ).backward()
                 optimizer.step()
                 if not self.frozen:
                     model.apply_masks()
@@ -175,12 +186,14 @@ class Learner(Member):
                 if name in model.masks:
                     value.add_(
                         self.p.noise
-                        * torch.randn(value.shape, generator=self.orders[kind]).to(value)
+                        * torch.randn(value.shape, generator=self.orders[kind]).to(
+                            value
+                        )
                     )
 
     def state(self) -> State:
-        """Weights of both, now and at unfreezing, optimiser states, and states of the random
-        streams.
+        """Weights of both, now and at unfreezing, optimiser states, and states of the
+        random streams.
         """
         return {
             kind: {
@@ -231,10 +244,15 @@ class Learner(Member):
             row |= {
                 f"accuracy{name}": accuracy(model, self.test),
                 f"dependence{name}": dependence(model, self.test),
-                f"attention{name}": model.attention(self.test[:2]).detach().cpu().numpy(),
+                f"attention{name}": model.attention(self.test[:2])
+                .detach()
+                .cpu()
+                .numpy(),
             }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
-        changed = [{k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)]
+        changed = [
+            {k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)
+        ]
         return row | {
             "frozen_to_unfrozen": distance(frozen, after),
             "start_to_frozen": distance(self.start[kind], frozen),
@@ -243,14 +261,16 @@ class Learner(Member):
 
 
 def memory(p: HistogramParameters, itemsize: int = 4) -> float:
-    """Peak memory of one seed in bytes, estimated from array shapes; all test sequences are
-    evaluated at once.
+    """Peak memory of one seed in bytes, estimated from array shapes; all test sequences
+    are evaluated at once.
     """
     n = max(p.batch, p.samples)
     sequences = p.samples * p.length * (8 * 5 + p.length)
     layers = n * p.length * (8 * p.width + 3 * p.hidden + 4 * p.length)
     weights = (
-        3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length
+        3 * p.width**2
+        + (p.alphabet + p.length + 2 * p.hidden) * p.width
+        + p.hidden * p.length
     )
     return sequences + itemsize * (layers + 2 * 6 * weights)
 
@@ -274,10 +294,14 @@ SYSTEM = plan.System(
 
 
 def solutions(
-    p: HistogramParameters, seed: int, *, device: str | None = None, progress: bool = True
+    p: HistogramParameters,
+    seed: int,
+    *,
+    device: str | None = None,
+    progress: bool = True,
 ) -> dict[str, dict[str, Any]]:
-    """Both solutions of one seed by kind: quantities in `MEANING` and ``sequences``. Trained once,
-    then read from the store.
+    """Both solutions of one seed by kind: quantities in `MEANING` and ``sequences``.
+    Trained once, then read from the store.
     """
     runs = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
     return {

@@ -1,5 +1,5 @@
-"""Empirical risk minimisation: full-batch descent of a stack of students, then L-BFGS to the
-minimum for each.
+"""Empirical risk minimisation: full-batch descent of a stack of students, then L-BFGS
+to the minimum for each.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 import scipy.optimize
 import torch
 
-from simulate.training import learner, plan
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic.student import Problem, Weights, initial_weights
+from simulate.training import learner, plan
 from theory.positional_semantic import Parameters
 
 # Measurements of a trained student, with the theory's names and units
@@ -30,7 +30,11 @@ TEST_BLOCK = 4000  # sentences at a time
 
 
 def measure(
-    p: Parameters, weights: Weights, teacher: np.ndarray, objective: float, gradient: float
+    p: Parameters,
+    weights: Weights,
+    teacher: np.ndarray,
+    objective: float,
+    gradient: float,
 ) -> dict[str, float]:
     """Overlaps and losses of one run; ``weights`` without the run axis."""
     Q = weights["Q"].double().cpu().numpy()
@@ -65,12 +69,12 @@ POLISH = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-7, "maxcor"
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per number
-    during descent.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per number during descent.
     """
     tokens = 2 * p.n * p.d
-    # Sentences as drawn and shifted, Gram matrices via double precision, and a copy in double
-    # precision for the L-BFGS phase.
+    # Sentences as drawn and shifted, Gram matrices via double precision, and a copy in
+    # double precision for the L-BFGS phase.
     sentences = tokens * (8 + itemsize + 16 + (8 if p.polish else 0)) + 40 * 8 * p.n
     tested = 2 * min(p.n_test, TEST_BLOCK) * p.d * 40
     weights = ((2 if not p.tied else 1) * p.rank + p.value_rank) * p.d
@@ -99,7 +103,11 @@ class Learner(learner.Learner):
     """
 
     def __init__(
-        self, p: Parameters, seeds: Sequence[int], device: torch.device, dtype: torch.dtype
+        self,
+        p: Parameters,
+        seeds: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         self.p, self.seeds = p, seeds
         drawn = [task.sample(p, seed, dtype) for seed in seeds]
@@ -169,32 +177,49 @@ class Learner(learner.Learner):
                     n: torch.stack([s["adam"][j][n] for s in states]).to(value)
                     for n in states[0]["adam"][j]
                 }
-                self.adam.state[value] = {"step": torch.tensor(float(self.done)), **moments}
+                self.adam.state[value] = {
+                    "step": torch.tensor(float(self.done)),
+                    **moments,
+                }
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlaps and losses, either of the weights after L-BFGS or averaged over the last steps;
-        each run separately. The weights are left in ``ended``.
+        """Overlaps and losses, either of the weights after L-BFGS or averaged over the
+        last steps; each run separately. The weights are left in ``ended``.
         """
         p, teacher, whole = self.p, self.teachers[b], self.problem
         parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
         data = task.Data(*(v[b] for v in parts))
         exact = Problem([data.to(torch.float64) if p.polish else data], p.lam, p.heads)
         last = [] if p.polish else self.tail
-        states = [{name: w[b : b + 1] for name, w in s.items()} for s in last or [self.weights]]
+        states = [
+            {name: w[b : b + 1] for name, w in s.items()}
+            for s in last or [self.weights]
+        ]
         if p.polish:
-            states = [polish(exact, {name: w.double() for name, w in states[0].items()})]
+            states = [
+                polish(exact, {name: w.double() for name, w in states[0].items()})
+            ]
         rows = []
         for state in states:
             value, gradient = exact.gradient(state)
             size = float(sum(float(g.square().sum()) for g in gradient.values())) ** 0.5
             rows.append(
-                measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
+                measure(
+                    p,
+                    {name: w[0] for name, w in state.items()},
+                    teacher,
+                    float(value),
+                    size,
+                )
             )
         means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
         self.ended = {name: w[0] for name, w in states[-1].items()}
         rng = task.streams(self.seeds[b])["test"]
         means["test_mse_half"] = test_error(p, self.ended, teacher, rng)
-        return {name: ((), means[name], {"long_name": text}) for name, text in MEANING.items()}
+        return {
+            name: ((), means[name], {"long_name": text})
+            for name, text in MEANING.items()
+        }
 
 
 def polish(problem: Problem, weights: Weights) -> Weights:
@@ -206,7 +231,9 @@ def polish(problem: Problem, weights: Weights) -> Weights:
 
     def unpack(x: np.ndarray) -> Weights:
         parts = torch.as_tensor(x).to(like).split([v.numel() for v in weights.values()])
-        return {k: v.reshape(weights[k].shape) for k, v in zip(weights, parts, strict=True)}
+        return {
+            k: v.reshape(weights[k].shape) for k, v in zip(weights, parts, strict=True)
+        }
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         f, g = problem.gradient(unpack(x))

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
+from simulate.positional_semantic import student
 from simulate.training import plan
 from simulate.training.learner import Descent, Module, Unstacked
-from simulate.positional_semantic import student
 from theory.call.arguments import checked
 from theory.call.parameters import Allowed, ParameterError
 from theory.positional_semantic import Parameters
@@ -27,8 +27,8 @@ MEANING = {
 
 
 class Learner(Module):
-    """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the training
-    sentences of a seed.
+    """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the
+    training sentences of a seed.
 
     Raises
     ------
@@ -43,7 +43,9 @@ class Learner(Module):
         """Moments of the sentences, and the identity."""
         p = self.p
         if p.value_rank:
-            raise ParameterError(f"value_rank = {p.value_rank}: must be 0 for the linear layer")
+            raise ParameterError(
+                f"value_rank = {p.value_rank}: must be 0 for the linear layer"
+            )
         self.teacher, data = student.sample(p, self.seed, self.dtype)
         gram = data.gram_tt.numpy()
         self.cross = np.einsum("nab,nbc->ac", data.target.numpy(), gram)
@@ -55,20 +57,29 @@ class Learner(Module):
 
     def loss(self, number: int) -> torch.Tensor:
         """Mean loss of all sentences, but for a constant."""
-        W, square, cross = self.weight, torch.as_tensor(self.square), torch.as_tensor(self.cross)
+        W, square, cross = (
+            self.weight,
+            torch.as_tensor(self.square),
+            torch.as_tensor(self.cross),
+        )
         return ((W @ square * W).sum() / 2 - (W * cross).sum()) / self.p.n
 
     def solve(self) -> None:
         """The minimum, by the normal equations."""
         with torch.no_grad():
-            self.weight.copy_(torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T))
+            self.weight.copy_(
+                torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T)
+            )
 
     def measure(self) -> dict[str, float]:
         """Quantities in `MEANING`."""
         W = self.weight.detach().numpy()
         rng = student.streams(self.seed)["test"]
         test = student.make(
-            self.p, student.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype
+            self.p,
+            student.draw_sentences(self.p, self.p.n_test, rng),
+            self.teacher,
+            self.dtype,
         )
         gap = test.target.numpy() - W
         error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()
@@ -84,10 +95,12 @@ class Learner(Module):
 
 
 def memory(p: Parameters, itemsize: int = 8) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes: sentences as drawn, converted
-    and shifted, and their products.
+    """Peak memory of one run in bytes, estimated from array shapes: sentences as drawn,
+    converted and shifted, and their products.
     """
-    return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
+    return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (
+        p.n + p.n_test
+    )
 
 
 SYSTEM = plan.System(
@@ -106,11 +119,15 @@ SYSTEM = plan.System(
 
 @checked
 def fit_linear(
-    p: Parameters, seed: int, method: Annotated[str, Allowed(choices=("exact", "adam"))] = "exact"
+    p: Parameters,
+    seed: int,
+    method: Annotated[str, Allowed(choices=("exact", "adam"))] = "exact",
 ) -> dict[str, float]:
-    """Weights and half test error of the layer fitted to the training sentences of a seed.
+    """Weights and half test error of the layer fitted to the training sentences of a
+    seed.
 
-    ``exact`` solves the normal equations; ``adam`` descends from the identity as the paper does.
+    ``exact`` solves the normal equations; ``adam`` descends from the identity as the
+    paper does.
     """
     learner = Learner(p.replace(**ADAM), seed)
     if method == "exact":

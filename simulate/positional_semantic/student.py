@@ -1,5 +1,5 @@
-"""Sentences, teacher and target; the attention layer, its empirical risk, and initial weights (Eqs.
-1-3, 15, 16).
+"""Sentences, teacher and target; the attention layer, its empirical risk, and initial
+weights (Eqs. 1-3, 15, 16).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def positional_encoding(d: int) -> np.ndarray:
 def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     """Teacher weights Q*, shape ``(d,)``.
 
-    ``normalised`` sets the norm to sqrt(d) and the overlap with p to zero, their limits for large
-    d, which removes most of the variation between seeds.
+    ``normalised`` sets the norm to sqrt(d) and the overlap with p to zero, their limits
+    for large d, which removes most of the variation between seeds.
     """
     teacher = rng.standard_normal(p.d)
     if p.teacher == "normalised":
@@ -44,16 +44,17 @@ def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
 
 
 def value_teacher(p: Parameters, teacher: np.ndarray) -> np.ndarray:
-    """Teacher V* of low-rank values, shape ``(d, value_rank)``: orthogonal columns of norm sqrt(d),
-    orthogonal to p and Q*. Tokens are isotropic, so that only these overlaps matter.
+    """Teacher V* of low-rank values, shape ``(d, value_rank)``: orthogonal columns of
+    norm sqrt(d), orthogonal to p and Q*. Tokens are isotropic, so that only these
+    overlaps matter.
     """
     given = np.stack([np.ones(p.d), teacher, *np.eye(p.d)[: p.value_rank]], 1)
     return np.linalg.qr(given)[0][:, 2:] * np.sqrt(p.d)
 
 
 def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second may be correlated with the
-    first.
+    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second may be correlated
+    with the first.
     """
     x = rng.standard_normal((n, 2, p.d), dtype=np.float32)
     if p.correlation:
@@ -63,8 +64,8 @@ def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarra
 
 
 def target_attention(p: Parameters, x: np.ndarray, teacher: np.ndarray) -> np.ndarray:
-    """Target matrix T (16) of every sentence, shape ``(n, 2, 2)``; the teacher acts on x
-    without p.
+    """Target matrix T (16) of every sentence, shape ``(n, 2, 2)``; the teacher acts on
+    x without p.
     """
     h = np.asarray(x @ (teacher / np.sqrt(p.d)).astype(x.dtype), float)
     scores = h[:, :, None] * h[:, None, :]
@@ -84,10 +85,11 @@ class Data:
     target : Tensor, shape (n, 2, 2)
         Target attention T.
     gram_tt, gram_ts, gram_ss : Tensor, shape (n, 2, 2)
-        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``. With these the squared error of a
-        student without a value matrix needs no sum over d.
+        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``. With these the squared
+        error of a student without a value matrix needs no sum over d.
     labels : Tensor, shape (n, 2, k)
-        ``T x V*/sqrt(d)``, fitted in place of ``T x`` by a student with k columns of values.
+        ``T x V*/sqrt(d)``, fitted in place of ``T x`` by a student with k columns of
+        values.
     """
 
     tokens: Tensor
@@ -102,7 +104,9 @@ class Data:
         """Target outputs ``T x``, shape ``(n, 2, d)``."""
         return self.target @ (
             self.tokens
-            - torch.as_tensor(positional_encoding(self.tokens.shape[-1])).to(self.tokens)
+            - torch.as_tensor(positional_encoding(self.tokens.shape[-1])).to(
+                self.tokens
+            )
         )
 
     def to(self, *given: Any) -> Data:
@@ -110,7 +114,9 @@ class Data:
         return Data(*(v.to(*given) for v in vars(self).values()))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens by sqrt(d), shape ``(n, 2, d)``, and entries (1,2) and (2,1) of the target."""
+        """Tokens by sqrt(d), shape ``(n, 2, d)``, and entries (1,2) and (2,1) of the
+        target.
+        """
         target = self.target.double().numpy()
         tokens = self.tokens.double().numpy() / np.sqrt(self.tokens.shape[-1])
         return tokens, np.stack([target[:, 0, 1], target[:, 1, 0]])
@@ -131,10 +137,14 @@ def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) 
         for a, b in ((x, x), (x, tokens), (tokens, tokens))
     ]
     labels = target @ (x @ value_teacher(p, teacher).astype(x.dtype)) / np.sqrt(p.d)
-    return Data(*(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams, labels)))
+    return Data(
+        *(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams, labels))
+    )
 
 
-def sample(p: Parameters, seed: int, dtype: torch.dtype = torch.float64) -> tuple[np.ndarray, Data]:
+def sample(
+    p: Parameters, seed: int, dtype: torch.dtype = torch.float64
+) -> tuple[np.ndarray, Data]:
     """Teacher and training data of a seed."""
     stream = streams(seed)
     teacher = draw_teacher(p, stream["teacher"])
@@ -145,14 +155,14 @@ Weights = dict[str, Tensor]
 
 
 class Student(torch.nn.Module):
-    """Plain reference module: ``softmax((x+p) Q K^T (x+p)^T / d) (x+p) W`` with ``K = Q`` and
-    ``W = 1`` by default, or ``W = V/sqrt(d)``.
+    """Plain reference module: ``softmax((x+p) Q K^T (x+p)^T / d) (x+p) W`` with ``K =
+    Q`` and ``W = 1`` by default, or ``W = V/sqrt(d)``.
 
     Parameters
     ----------
     weights : dict of Tensor
-        ``Q`` of shape ``(d, rank)``, and ``K`` (untied), ``W`` (value matrix) or ``V`` (low-rank
-        values, ``(d, value_rank)``) if trained.
+        ``Q`` of shape ``(d, rank)``, and ``K`` (untied), ``W`` (value matrix) or ``V``
+        (low-rank values, ``(d, value_rank)``) if trained.
     heads : bool
         Whether every column of Q is a head, and the attention their mean.
     """
@@ -168,9 +178,13 @@ class Student(torch.nn.Module):
         """Outputs for ``tokens = x + p`` of shape ``(n, 2, d)``."""
         Q = self.weights["Q"]
         K = self.weights["K" if "K" in self.weights else "Q"]
-        pairs = zip(*(w.T[:, :, None] if self.heads else w[None] for w in (Q, K)), strict=True)
+        pairs = zip(
+            *(w.T[:, :, None] if self.heads else w[None] for w in (Q, K)), strict=True
+        )
         each = [
-            torch.softmax(tokens @ q @ k.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2)
+            torch.softmax(
+                tokens @ q @ k.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2
+            )
             for q, k in pairs
         ]
         values = tokens @ self.weights["W"] if "W" in self.weights else tokens
@@ -179,8 +193,8 @@ class Student(torch.nn.Module):
         return torch.stack(each).mean(0) @ values
 
     def objective(self, tokens: Tensor, y: Tensor, lam: float) -> Tensor:
-        """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, or of ``|y - f|^2/2`` of
-        labels of low rank, plus ``lambda/2`` times all squared weights.
+        """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, or of ``|y -
+        f|^2/2`` of labels of low rank, plus ``lambda/2`` times all squared weights.
         """
         ridge = sum(w.square().sum() for w in self.weights.values())
         scale = 1 if "V" in self.weights else tokens.shape[-1]
@@ -190,10 +204,10 @@ class Student(torch.nn.Module):
 class Problem:
     """Empirical risks of a batch of runs, by batched matrix products.
 
-    Runs may differ in their number of sentences; shorter ones are padded with zero-weight
-    sentences. Without a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and
-    of Gram matrices, so that a step costs two products with the tokens. With ``heads`` every column
-    of Q is a head.
+    Runs may differ in their number of sentences; shorter ones are padded with
+    zero-weight sentences. Without a value matrix the error is a function of the fields
+    ``(x+p) Q/sqrt(d)`` and of Gram matrices, so that a step costs two products with the
+    tokens. With ``heads`` every column of Q is a head.
     """
 
     def __init__(self, data: list[Data], lam: float, heads: bool = False) -> None:
@@ -210,9 +224,13 @@ class Problem:
                 out[k, : len(part)] = part
             return out
 
-        self.tokens, self.target, self.labels = map(stack, ("tokens", "target", "labels"))
+        self.tokens, self.target, self.labels = map(
+            stack, ("tokens", "target", "labels")
+        )
         self.tt, self.ts, self.ss = stack("gram_tt"), stack("gram_ts"), stack("gram_ss")
-        self.constant = torch.einsum("rnab,rnbc,rnac->r", self.target, self.tt, self.target) / 2
+        self.constant = (
+            torch.einsum("rnab,rnbc,rnac->r", self.target, self.tt, self.target) / 2
+        )
         self.cross = self.target @ self.ts
         # Kept only for the value matrix, which requires the outputs.
         self.rows = self.tokens.flatten(1, 2)
@@ -232,10 +250,14 @@ class Problem:
         return torch.softmax(h @ k.transpose(2, 3), dim=3)
 
     def errors(self, weights: Weights) -> Tensor:
-        """Sum over sentences of ``|y - f|^2/(2d)`` of every run; of low rank ``|y - f|^2/2``."""
+        """Sum over sentences of ``|y - f|^2/(2d)`` of every run; of low rank ``|y -
+        f|^2/2``.
+        """
         S = self.attention(weights)
         if "V" in weights:  # padded sentences have zero tokens and labels
-            return (self.labels - S @ self.fields(weights["V"])).square().sum((1, 2, 3)) / 2
+            return (self.labels - S @ self.fields(weights["V"])).square().sum(
+                (1, 2, 3)
+            ) / 2
         if "W" not in weights:
             # Padded sentences have zero Gram matrices and targets.
             return self.constant + ((S @ self.ss / 2 - self.cross) * S).sum((1, 2, 3))
@@ -261,12 +283,13 @@ class Problem:
 def initial_weights(
     p: Parameters, teacher: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Initial weights: ``Q`` of shape ``(d, rank)``, and ``K``, ``W`` or ``V`` if trained.
+    """Initial weights: ``Q`` of shape ``(d, rank)``, and ``K``, ``W`` or ``V`` if
+    trained.
 
-    Semantic: the teacher, of norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one,
-    which is close to the origin. Random: 0.1 times normal. For the extensions, which the paper's
-    code leaves open, an untied K starts like Q, a value matrix at the identity, and values of low
-    rank at their teacher.
+    Semantic: the teacher, of norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry,
+    norm one, which is close to the origin. Random: 0.1 times normal. For the
+    extensions, which the paper's code leaves open, an untied K starts like Q, a value
+    matrix at the identity, and values of low rank at their teacher.
     """
     semantic, positional = teacher, np.full(p.d, p.d**-0.5)
     columns = {
@@ -281,14 +304,22 @@ def initial_weights(
         Q = np.stack(columns, 1)
         if p.rank > 1 and p.start != "mixed":
             # Equal columns would stay equal.
-            Q = Q + 0.01 * np.linalg.norm(Q[:, 0]) / np.sqrt(p.d) * rng.standard_normal(Q.shape)
+            Q = Q + 0.01 * np.linalg.norm(Q[:, 0]) / np.sqrt(p.d) * rng.standard_normal(
+                Q.shape
+            )
     out = {"Q": Q}
     if not p.tied:
-        out["K"] = 0.1 * rng.standard_normal((p.d, p.rank)) if p.start == "random" else Q.copy()
+        out["K"] = (
+            0.1 * rng.standard_normal((p.d, p.rank))
+            if p.start == "random"
+            else Q.copy()
+        )
     if p.value:
         out["W"] = np.eye(p.d)
     if p.value_rank:
         size = p.d, p.value_rank
         drawn = p.start == "random"
-        out["V"] = 0.1 * rng.standard_normal(size) if drawn else value_teacher(p, teacher)
+        out["V"] = (
+            0.1 * rng.standard_normal(size) if drawn else value_teacher(p, teacher)
+        )
     return out

@@ -1,4 +1,6 @@
-"""``python -m simulate.state_tracking``, the same as ``python -m simulate state_tracking``."""
+"""``python -m simulate.state_tracking``, the same as ``python -m simulate
+state_tracking``.
+"""
 
 from functools import partial
 

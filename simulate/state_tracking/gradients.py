@@ -1,8 +1,9 @@
-"""Loss, gradients and logit statistics, computed without forming the mixtures of logic matrices.
+"""Loss, gradients and logit statistics, computed without forming the mixtures of logic
+matrices.
 
-Under teacher forcing the current states are fixed, so that the rows (sequence, step) are grouped by
-state once. Rows of one state use the same columns ``M[:, :, s]``, and the logic module becomes N
-independent tables (`logic`). Derivatives are hand-written.
+Under teacher forcing the current states are fixed, so that the rows (sequence, step)
+are grouped by state once. Rows of one state use the same columns ``M[:, :, s]``, and
+the logic module becomes N independent tables (`logic`). Derivatives are hand-written.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Chosen = Sequence[np.ndarray] | None  # sequences of a batch by number, of every
 
 
 class Attention:
-    """Attention of students with the same embedding for all tokens, and its derivative; weights
-    ``(B, d_h, 1)``.
+    """Attention of students with the same embedding for all tokens, and its derivative;
+    weights ``(B, d_h, 1)``.
     """
 
     def __init__(self, p: Parameters, dtype: torch.dtype, device: torch.device) -> None:
@@ -32,25 +33,35 @@ class Attention:
             steps[None, :] - steps[:, None] - p.L
         )  # j - i with i = L + 1 + step, j = 1 + column
         angle = offset[..., None] * torch.as_tensor(p.frequencies)
-        turns = torch.view_as_real(torch.polar(torch.full_like(angle, p.d_h**-0.5), angle))
+        turns = torch.view_as_real(
+            torch.polar(torch.full_like(angle, p.d_h**-0.5), angle)
+        )
         self.table = turns.reshape(p.L**2, p.d_h).to(device, dtype)
         self.L = p.L
         # A pair, and the same turned by a right angle; then turned back.
-        both = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0]]).to(device, dtype)
+        both = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0]]).to(
+            device, dtype
+        )
         self.turned, self.back = both, torch.cat([both[:, :2], -both[:, 2:]], dim=1)
 
     def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
         """Attention matrices, shape ``(B, L, L)``."""
         products = (_pairs(W_Q)[:, :, None] * _turned(W_K, self.turned)).sum(3)
-        # A row by a matrix for each student: other products are summed in an order that depends on
-        # the number of students.
-        logits = torch.bmm(products.view(len(W_Q), 1, -1), self.table.T.expand(len(W_Q), -1, -1))
+        # A row by a matrix for each student: other products are summed in an order that
+        # depends on the number of students.
+        logits = torch.bmm(
+            products.view(len(W_Q), 1, -1), self.table.T.expand(len(W_Q), -1, -1)
+        )
         return torch.softmax(logits.view(-1, self.L, self.L), dim=2)
 
-    def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Gradients of W_Q and W_K from that of the attention matrices."""
         d_l = pi * (d_pi - (pi * d_pi).sum(2, keepdim=True))
-        d_products = torch.bmm(d_l.view(len(pi), 1, -1), self.table.expand(len(pi), -1, -1))
+        d_products = torch.bmm(
+            d_l.view(len(pi), 1, -1), self.table.expand(len(pi), -1, -1)
+        )
         d_products = d_products.view(len(pi), -1, 2, 1)
         d_q = (d_products * _turned(W_K, self.turned)).sum(2)
         d_k = (d_products * _turned(W_Q, self.back)).sum(2)
@@ -59,7 +70,9 @@ class Attention:
     def gradient_of_A(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of A = mean of the attention diagonal (Eqs. 62-68)."""
         pi = self.forward(W_Q, W_K)
-        return self.backward(W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi))
+        return self.backward(
+            W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi)
+        )
 
 
 def _pairs(w: Tensor) -> Tensor:
@@ -84,10 +97,13 @@ class Grouped:
         CPU threads; results do not depend on it.
     """
 
-    def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
+    def __init__(
+        self, students: Students, data: list[Sequences], threads: int = 1
+    ) -> None:
         self.attention = Attention(students.p, students.M.dtype, students.M.device)
         self.data = [
-            Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16)) for d in data
+            Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16))
+            for d in data
         ]
         self.threads = threads
         self.logic = self._logic(students)
@@ -102,7 +118,9 @@ class Grouped:
 
     @torch.no_grad()
     def gradients(self, students: Students, chosen: Chosen = None) -> None:
-        """Set ``.grad`` of W_Q, W_K and M, from all sequences or those chosen of each student."""
+        """Set ``.grad`` of W_Q, W_K and M, from all sequences or those chosen of each
+        student.
+        """
         W_Q, W_K, M = students.W_Q, students.W_K, students.M
         logic = self.logic if chosen is None else self._logic(students, chosen)
         pi = self.attention.forward(W_Q, W_K)
@@ -112,14 +130,19 @@ class Grouped:
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
-        """Loss, moments of correct and other logits, and attention (see `measure.measure`), per
-        student.
+        """Loss, moments of correct and other logits, and attention (see
+        `measure.measure`), per student.
         """
         pi = self.attention.forward(students.W_Q, students.W_K)
         loss, powers = self.logic.moments(pi, _columns(students.M))
-        return {**_describe(loss, powers, self.logic.rows, students.p.N), "attention": pi}
+        return {
+            **_describe(loss, powers, self.logic.rows, students.p.N),
+            "attention": pi,
+        }
 
-    def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
+    def attend(
+        self, students: Students, actions: Tensor, current: Tensor, step: int
+    ) -> Tensor:
         """Attention at one step, the same for all sequences, shape ``(B, 1, L)``."""
         return self.attention.forward(students.W_Q, students.W_K)[:, step, None]
 
@@ -133,11 +156,18 @@ class Plain:
     """Gradients by autograd of the plain module, in slices; for learned embeddings."""
 
     def __init__(
-        self, students: Students, data: list[Sequences], threads: int = 1, slice_size: int = 1024
+        self,
+        students: Students,
+        data: list[Sequences],
+        threads: int = 1,
+        slice_size: int = 1024,
     ) -> None:
         device = students.M.device
         self.data = [
-            (torch.as_tensor(d.actions, device=device), torch.as_tensor(d.states, device=device))
+            (
+                torch.as_tensor(d.actions, device=device),
+                torch.as_tensor(d.states, device=device),
+            )
             for d in data
         ]
         self.size = slice_size
@@ -147,7 +177,9 @@ class Plain:
         return list(zip(*(x.split(self.size) for x in data), strict=True))
 
     def gradients(self, students: Students, chosen: Chosen = None) -> None:
-        """Set ``.grad`` of all parameters, from all sequences or those chosen of each student."""
+        """Set ``.grad`` of all parameters, from all sequences or those chosen of each
+        student.
+        """
         for b, student in enumerate(students.members):
             student.zero_grad()
             slices = self._slices(b, chosen)
@@ -176,7 +208,9 @@ class Plain:
                     .flatten(0, 1)
                     .double()
                 )
-                loss = loss + torch.nn.functional.cross_entropy(logits, target, reduction="sum")
+                loss = loss + torch.nn.functional.cross_entropy(
+                    logits, target, reduction="sum"
+                )
                 kinds = (logits.gather(1, target[:, None]), logits)
                 sums = sums + torch.stack(
                     [torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds]
@@ -186,10 +220,14 @@ class Plain:
             powers.append(sums)
             attentions.append(attention)
         rows = self.data[0][1][:, 1:].numel()
-        described = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
+        described = _describe(
+            torch.stack(losses), torch.stack(powers), rows, students.p.N
+        )
         return {**described, "attention": torch.stack(attentions)}
 
-    def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
+    def attend(
+        self, students: Students, actions: Tensor, current: Tensor, step: int
+    ) -> Tensor:
         """Attention at one step of every sequence, shape ``(B, n, L)``."""
         pairs = zip(students.members, actions, current, strict=True)
         return torch.stack(
@@ -203,8 +241,8 @@ def engine(students: Students) -> type[Grouped] | type[Plain]:
 
 
 def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:
-    """Mean loss, and mean, variance and excess kurtosis of correct and other logits from summed
-    powers.
+    """Mean loss, and mean, variance and excess kurtosis of correct and other logits
+    from summed powers.
     """
     correct, every = powers[:, 0], powers[:, 1]
     moments = {"loss": loss / rows}

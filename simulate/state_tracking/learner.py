@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simulate.training import learner, pool, plan
 from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
-from theory.dynamics.optimisers import CLIPPED
+from simulate.training import learner, plan, pool
 from theory.call.parameters import ParameterError, shown
+from theory.dynamics.optimisers import CLIPPED
 from theory.state_tracking import Parameters
 from theory.state_tracking.model import task
 from theory.state_tracking.model.task import Words, read
@@ -43,7 +43,8 @@ def identity(
     words: Words | None = None,
     keep: bool = False,
 ) -> dict[str, Any]:
-    """Identity of a run: permutations or data, if given, and whether it keeps its final weights.
+    """Identity of a run: permutations or data, if given, and whether it keeps its final
+    weights.
 
     Raises
     ------
@@ -51,11 +52,15 @@ def identity(
         For permutations or words that do not fit the parameters.
     """
     if type(p) is not Parameters:
-        raise ParameterError(f"p = {shown(p)}: must be Parameters for the solvable student")
+        raise ParameterError(
+            f"p = {shown(p)}: must be Parameters for the solvable student"
+        )
     identifying: dict[str, Any] = {"keep": True} if keep else {}
     if words is not None:
         if permutations is not None:
-            raise ParameterError("permutations: must not be given with words, which have their own")
+            raise ParameterError(
+                "permutations: must not be given with words, which have their own"
+            )
         words.fits(p)
         permutations = words.permutations
         identifying["given_words"] = words.digest
@@ -63,21 +68,23 @@ def identity(
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    weight.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per weight.
     """
     rows, tested = p.n_train * p.L, p.n_test * p.L
     entries, heads = p.d_g * p.N**2, (2 * p.d_h + p.d_g + p.N) * p.d_model
     data = 16 * rows + 32 * tested + 8 * (p.n_train + 2 * p.n_test)
-    # Drawn, stacked and transposed weights, gradients, optimiser moments; teachers and overlaps in
-    # double precision; permutations, and all their pairs for the overlap.
+    # Drawn, stacked and transposed weights, gradients, optimiser moments; teachers and
+    # overlaps in double precision; permutations, and all their pairs for the overlap.
     weights = entries * (48 + 8 * itemsize) + heads * (16 + 4 * itemsize)
     weights += p.d_g * p.N * (16 + p.d_g)
     if p.fix_embedding:
-        # Rows sorted by state: 8-byte actions, then 2-byte ones; cosines and sines, in double
-        # precision first.
+        # Rows sorted by state: 8-byte actions, then 2-byte ones; cosines and sines, in
+        # double precision first.
         part = p.batch_size * p.L if p.batches > 1 and p.batch_size else 0
-        grouped = (rows + part) * (10 * p.L + 40) + p.L * p.N * (8 * p.L + p.d_g * itemsize)
+        grouped = (rows + part) * (10 * p.L + 40) + p.L * p.N * (
+            8 * p.L + p.d_g * itemsize
+        )
         tables = p.L**2 * p.d_h * (16 + 2 * itemsize)
     else:  # rows of a slice, by autograd
         some = min(1024, p.n_train) * p.L
@@ -127,15 +134,24 @@ class Learner(learner.Learner):
         for seed in seeds:
             stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
-            self.permutations.append(drawn if permutations is None else np.asarray(permutations))
-            for kept, n, which in ((self.train_data, p.n_train, "train"), (test, p.n_test, "test")):
+            self.permutations.append(
+                drawn if permutations is None else np.asarray(permutations)
+            )
+            for kept, n, which in (
+                (self.train_data, p.n_train, "train"),
+                (test, p.n_test, "test"),
+            ):
                 given = None if words is None else getattr(words, which)
                 kept.append(
-                    given or task.draw_sequences(self.permutations[-1], n, p.L, stream[which])
+                    given
+                    or task.draw_sequences(self.permutations[-1], n, p.L, stream[which])
                 )
             start.append(task.draw_weights(p, stream["initialisation"]))
         self.students = Students(
-            [Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start]
+            [
+                Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device)
+                for w in start
+            ]
         )
         self.start = [{name: w[name][:, 0] for name in ("W_Q", "W_K")} for w in start]
         self.test_data = (
@@ -143,7 +159,8 @@ class Learner(learner.Learner):
             torch.as_tensor(np.stack([t.states for t in test]), device=device),
         )
         self.teachers = torch.as_tensor(
-            np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device
+            np.stack([task.teacher_matrices(x) for x in self.permutations]),
+            device=device,
         )
         self.full = engine(self.students)(self.students, self.train_data, pool.share())
         self.optimizer = optimizer(p, self.students)
@@ -165,7 +182,9 @@ class Learner(learner.Learner):
 
     @torch.no_grad()
     def _clip(self) -> None:
-        """Clip every student's gradient by its norm, as `torch.nn.utils.clip_grad_norm_` does."""
+        """Clip every student's gradient by its norm, as
+        `torch.nn.utils.clip_grad_norm_` does.
+        """
         if self.p.clip is None:
             return
         gradients = [w.grad for w in self.students.parameters() if w.grad is not None]
@@ -181,7 +200,11 @@ class Learner(learner.Learner):
     def state(self, b: int) -> learner.State:
         """Weights and optimiser state."""
         of_optimiser = {
-            i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, Tensor)}
+            i: {
+                k: v[b] if v.ndim else v
+                for k, v in kept.items()
+                if isinstance(v, Tensor)
+            }
             for i, kept in self.optimizer.state_dict()["state"].items()
         }
         return {
@@ -202,14 +225,25 @@ class Learner(learner.Learner):
             }
             for i, kept in optimisers[0].items()
         }
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": stacked})
+        self.optimizer.load_state_dict(
+            {**self.optimizer.state_dict(), "state": stacked}
+        )
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlap of the drawn teachers, initial queries and keys, and final weights if asked."""
+        """Overlap of the drawn teachers, initial queries and keys, and final weights if
+        asked.
+        """
         results: dict[str, Any] = {"tau": task.teacher_overlap(self.permutations[b])}
         if self.p.fix_embedding:
-            results |= {f"{name}_start": ("head", value) for name, value in self.start[b].items()}
-        axes = {"W_Q": ("head", "model"), "W_K": ("head", "model"), "M": ("teacher", "next", "now")}
+            results |= {
+                f"{name}_start": ("head", value)
+                for name, value in self.start[b].items()
+            }
+        axes = {
+            "W_Q": ("head", "model"),
+            "W_K": ("head", "model"),
+            "M": ("teacher", "next", "now"),
+        }
         axes["embedding"] = ("token", "model")
         for name, value in self.students.named_parameters() if self.keep else ():
             results[f"{name}_end"] = (axes[name], value[b].detach().cpu().numpy())
@@ -228,7 +262,9 @@ def optimizer(p: Parameters, students: nn.Module) -> Any:
     return kind(students.parameters(), **usual, betas=memories, eps=p.epsilon)
 
 
-def on_words(p: Parameters, content: str, file: str) -> tuple[Parameters, dict[str, Any]]:
+def on_words(
+    p: Parameters, content: str, file: str
+) -> tuple[Parameters, dict[str, Any]]:
     """Parameters and options for the word problem in a CSV file."""
     p, words = read(p, content, file)
     return p, {"words": words}

@@ -1,11 +1,13 @@
-"""The logic module: training rows grouped by current state and step; its gradients and moments on
-the CPU, one thread per range of states, and on other devices, all groups at once.
+"""The logic module: training rows grouped by current state and step; its gradients and
+moments on the CPU, one thread per range of states, and on other devices, all groups at
+once.
 
-For one state the logic matrices are a table of d_g columns that fits into the first-level cache,
-and a row's logits are L scaled lookups. On the CPU the rows' errors are summed by (position of the
-action, action). Both gradients follow from these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j =
-sum_a M[a] . E[j, a]``, once per group instead of once per row. A row's logits, softmax and error
-stay in registers (`rows`). Every sum has a fixed order, on every device.
+For one state the logic matrices are a table of d_g columns that fits into the
+first-level cache, and a row's logits are L scaled lookups. On the CPU the rows' errors
+are summed by (position of the action, action). Both gradients follow from these sums,
+``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group
+instead of once per row. A row's logits, softmax and error stay in registers (`rows`).
+Every sum has a fixed order, on every device.
 """
 
 from __future__ import annotations
@@ -51,9 +53,11 @@ class Groups:
     N: int
 
     @classmethod
-    def of(cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None) -> Self:
-        """Group all sequences, or those ``chosen`` by number; once for the same ones, as
-        current states are fixed under teacher forcing.
+    def of(
+        cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None
+    ) -> Self:
+        """Group all sequences, or those ``chosen`` by number; once for the same ones,
+        as current states are fixed under teacher forcing.
         """
         if chosen is None:
             chosen = [np.arange(len(d.actions)) for d in data]
@@ -109,14 +113,24 @@ class OnCPU:
         self.parts = (0,) * -(-N // LANES)
         self.lanes = LANES * len(self.parts)
         kind = np.min_scalar_type(int(groups.actions.max()) * self.lanes)
-        places = np.multiply(groups.actions, self.lanes, dtype=np.result_type(kind, np.uint16))
+        places = np.multiply(
+            groups.actions, self.lanes, dtype=np.result_type(kind, np.uint16)
+        )
         self.groups, self.rows = replace(groups, actions=places), places.shape[1]
 
-    def _over_states(self, kernel: Any, pi: Tensor, columns: Tensor, *results: Tensor) -> None:
+    def _over_states(
+        self, kernel: Any, pi: Tensor, columns: Tensor, *results: Tensor
+    ) -> None:
         g = self.groups
         large = ~(columns.abs().amax((1, 2, 3)) <= LARGEST)
         for b in range(len(pi)):
-            given = (pi[b].numpy(), columns[b].numpy(), g.actions[b], g.targets[b], g.bounds[b])
+            given = (
+                pi[b].numpy(),
+                columns[b].numpy(),
+                g.actions[b],
+                g.targets[b],
+                g.bounds[b],
+            )
             more = (self.parts, bool(large[b]), *(x[b].numpy() for x in results))
             first, *rest = [(*states, *given, *more) for states in self.ranges]
             others = [_threads(len(rest)).submit(kernel, *call) for call in rest]
@@ -136,7 +150,9 @@ class OnCPU:
         return d_pi.sum(1, dtype=torch.float64).to(pi.dtype), d_columns[..., :N]
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
+        """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct,
+        all.
+        """
         loss = pi.new_empty(*columns.shape[:2], dtype=torch.float64)
         powers = loss.new_empty(*loss.shape, 2, 4)
         self._over_states(_moments, pi, self._filled(columns), loss, powers)
@@ -151,8 +167,8 @@ class OnCPU:
 
 
 class OnDevice:
-    """Gradients and moments of the logic module on any device, in torch alone; on a GPU, where
-    there is a compiler of C, compiled.
+    """Gradients and moments of the logic module on any device, in torch alone; on a
+    GPU, where there is a compiler of C, compiled.
 
     Parameters
     ----------
@@ -164,11 +180,13 @@ class OnDevice:
         Whether to compile; the first call of a shape then takes seconds.
     """
 
-    def __init__(self, groups: Groups, device: torch.device, compiled: bool | None = None) -> None:
+    def __init__(
+        self, groups: Groups, device: torch.device, compiled: bool | None = None
+    ) -> None:
         B, self.rows, L = groups.actions.shape
         ends = groups.bounds.reshape(B, -1, 1)
-        # Groups side by side, filled up to the largest one, rounded up so that stacks of a setting
-        # share what is compiled, by rows that do not count.
+        # Groups side by side, filled up to the largest one, rounded up so that stacks
+        # of a setting share what is compiled, by rows that do not count.
         most = int(np.diff(groups.bounds).max())
         unit = 1 << max(0, most.bit_length() - 4)
         place = ends[:, :-1] + np.arange(-(-most // unit) * unit)
@@ -184,10 +202,14 @@ class OnDevice:
             )
         ]
         if compiled is None:
-            compiled = device.type == "cuda" and any(map(shutil.which, ("gcc", "clang", "cc")))
+            compiled = device.type == "cuda" and any(
+                map(shutil.which, ("gcc", "clang", "cc"))
+            )
         self.compiled = compiled
 
-    def _over_students(self, work: Any, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    def _over_students(
+        self, work: Any, pi: Tensor, columns: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Results of all students, as many at once as `WORKSPACE` holds."""
         work = _compiled(work) if self.compiled else work
         _, N, d_g, _ = columns.shape
@@ -204,7 +226,9 @@ class OnDevice:
         return self._over_students(_gradients_at_once, pi, columns)
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
+        """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct,
+        all.
+        """
         return self._over_students(_moments_at_once, pi, columns)
 
 
@@ -214,14 +238,18 @@ def _compiled(work: Any) -> Any:
     return torch.compile(work, dynamic=False)
 
 
-def _mixed(pi: Tensor, columns: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights of actions in every row, tables, and logits; students and states in one axis, steps
-    and rows in the next.
+def _mixed(
+    pi: Tensor, columns: Tensor, actions: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of actions in every row, tables, and logits; students and states in one
+    axis, steps and rows in the next.
     """
     every = torch.arange(columns.shape[2], device=pi.device)
     weights = pi.new_zeros(*actions.shape[:4], len(every))
     for j in range(actions.shape[4]):
-        weights = weights + pi[:, None, :, j, None, None] * (actions[..., j, None] == every)
+        weights = weights + pi[:, None, :, j, None, None] * (
+            actions[..., j, None] == every
+        )
     weights, table = weights.flatten(0, 1).flatten(1, 2), columns.flatten(0, 1)
     return weights, table, torch.bmm(weights, table)
 
@@ -241,10 +269,14 @@ def _gradients_at_once(
 def _moments_at_once(
     pi: Tensor, columns: Tensor, actions: Tensor, targets: Tensor, here: Tensor
 ) -> tuple[Tensor, Tensor]:
-    logits = _mixed(pi, columns, actions)[2].view(*actions.shape[:4], -1).double() * here
+    logits = (
+        _mixed(pi, columns, actions)[2].view(*actions.shape[:4], -1).double() * here
+    )
     right = logits.gather(4, targets.long())
     loss = (torch.logsumexp(logits, 4, keepdim=True) * here - right).flatten(1).sum(1)
     powers = [
-        y.flatten(1).sum(1) for x in (right, logits) for y in (x, x * x, x * x * x, (x * x) ** 2)
+        y.flatten(1).sum(1)
+        for x in (right, logits)
+        for y in (x, x * x, x * x * x, (x * x) ** 2)
     ]
     return loss, torch.stack(powers, 1).view(-1, 2, 4)

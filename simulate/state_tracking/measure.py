@@ -39,8 +39,8 @@ MEANING = {
 
 @torch.no_grad()
 def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
-    """R, S and zeta (Eqs. 9, 40) and the variances of M, for students ``(B, d_g, N, N)``; S is NaN
-    for a single action.
+    """R, S and zeta (Eqs. 9, 40) and the variances of M, for students ``(B, d_g, N,
+    N)``; S is NaN for a single action.
     """
     d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
@@ -53,10 +53,13 @@ def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
     wrong = d_g * N * (N - 1)
     return {
         "R": on_own / right,
-        "S": (every - on_own) / (d_g * (d_g - 1) * N) if d_g > 1 else on_own * torch.nan,
+        "S": (every - on_own) / (d_g * (d_g - 1) * N)
+        if d_g > 1
+        else on_own * torch.nan,
         "zeta": total / right,
         "M_variance_correct": own_squares / right - (on_own / right) ** 2,
-        "M_variance_other": (squares - own_squares) / wrong - ((total - on_own) / wrong) ** 2,
+        "M_variance_other": (squares - own_squares) / wrong
+        - ((total - on_own) / wrong) ** 2,
     }
 
 
@@ -64,8 +67,8 @@ def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
 def predictions(
     students: Students, engine: Grouped | Plain, actions: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy per step under teacher forcing ``(B, L)``, and of the last state of greedy rollouts
-    ``(B,)``.
+    """Accuracy per step under teacher forcing ``(B, L)``, and of the last state of
+    greedy rollouts ``(B,)``.
 
     Parameters
     ----------
@@ -83,7 +86,11 @@ def predictions(
     for t in range(L):
         for current, forced in ((states[..., t], True), (rolled, False)):
             pi = engine.attend(students, actions, current, t)
-            guess = (pi[..., None] * columns[which, current[..., None], actions]).sum(2).argmax(-1)
+            guess = (
+                (pi[..., None] * columns[which, current[..., None], actions])
+                .sum(2)
+                .argmax(-1)
+            )
             if forced:
                 hits.append((guess == states[..., t + 1]).double().mean(1))
             else:
@@ -93,8 +100,8 @@ def predictions(
 
 @torch.no_grad()
 def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
-    """Attention factor d_g N |grad_W A|^2, exactly and by Eq. (69) from the current weights; NaN if
-    the embedding is learned.
+    """Attention factor d_g N |grad_W A|^2, exactly and by Eq. (69) from the current
+    weights; NaN if the embedding is learned.
     """
     p, W_Q, W_K = students.p, students.W_Q, students.W_K
     if not p.fix_embedding:
@@ -102,11 +109,15 @@ def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     head = Attention(p, W_Q.dtype, W_Q.device)
     square = sum(g.double().square().sum((1, 2)) for g in head.gradient_of_A(W_Q, W_K))
     A = head.forward(W_Q, W_K).diagonal(dim1=1, dim2=2).double().mean(1).cpu().numpy()
-    return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
+    return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(
+        p, A, W_Q.double(), W_K.double()
+    )  # type: ignore[union-attr]
 
 
 def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
-    """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
+    """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is
+    constant.
+    """
     if p.L == 1:
         return np.zeros(len(A))
     equation = attention.equations()["c_ansatz"]
@@ -137,7 +148,10 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
 
 
 def measure(
-    students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
+    students: Students,
+    engine: Grouped | Plain,
+    test: tuple[Tensor, Tensor],
+    teachers: Tensor,
 ) -> dict[str, np.ndarray]:
     """All quantities in `MEANING` at one time, each with a first axis over students.
 

@@ -1,13 +1,14 @@
 """Rows of numbers as values in Numba kernels: a few SIMD vectors of 16 lanes each.
 
-Numba's own loops over rows of a length that is known only at run time cost more instructions than
-the sums in them, and keep every partial sum in memory. A `Row` stays in registers. All operations
-have one order, stated here, so that results depend on no compiler's choice of vectors. ``parts`` is
-a tuple whose length is the number of vectors; places are counted in numbers from the start of an
-array and do not wrap around.
+Numba's own loops over rows of a length that is known only at run time cost more
+instructions than the sums in them, and keep every partial sum in memory. A `Row` stays
+in registers. All operations have one order, stated here, so that results depend on no
+compiler's choice of vectors. ``parts`` is a tuple whose length is the number of
+vectors; places are counted in numbers from the start of an array and do not wrap
+around.
 
-The kernels made of rows stand here, too: Numba keeps machine code by file, and would go on with the
-old after a change of another.
+The kernels made of rows stand here, too: Numba keeps machine code by file, and would go
+on with the old after a change of another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from theory.numbers.compiled import njit
 LANES = 16
 INT = ir.IntType(32)
 NEVER = -1e30  # a logit whose softmax is 0
-LARGEST = 40.0  # exp of a logit of this size and its inverse are normal numbers in single precision
+# exp of a logit of this size and its inverse are normal numbers in single precision
+LARGEST = 40.0
 FULL = 1e200  # product of sums in double precision, before its logarithm is taken
 
 
@@ -44,7 +46,9 @@ class Row(types.Type):
 class _Model(models.PrimitiveModel):
     def __init__(self, manager, row: Row) -> None:
         number = manager.lookup(row.dtype).get_value_type()
-        super().__init__(manager, row, ir.ArrayType(ir.VectorType(number, LANES), row.parts))
+        super().__init__(
+            manager, row, ir.ArrayType(ir.VectorType(number, LANES), row.parts)
+        )
 
 
 def _joined(builder, kind, vectors):
@@ -77,7 +81,9 @@ def _called(name: str) -> Callable:
         bits = 32 if kind.element == ir.FloatType() else 64
         function = ir.FunctionType(kind, [kind] * len(x))
         name_of = f"llvm.{name}.v{kind.count}f{bits}"
-        return builder.call(cgutils.get_or_insert_function(builder.module, function, name_of), x)
+        return builder.call(
+            cgutils.get_or_insert_function(builder.module, function, name_of), x
+        )
 
     return emit
 
@@ -96,7 +102,8 @@ _fused = _called("fmuladd")  # x y + z, rounded once where the machine can
 
 def _exponential(builder, x):
     """``2^k 2^f`` with ``|f| <= 1/2``, the second by a Chebyshev series whose error is
-    below one unit in the last place. At the least k the power, and therefore the result, is 0.
+    below one unit in the last place. At the least k the power, and therefore the
+    result, is 0.
     """
     single = x.type.element == ir.FloatType()
     order, bits, bias, shift = (5, 32, 127, 23) if single else (11, 64, 1023, 52)
@@ -105,11 +112,14 @@ def _exponential(builder, x):
         rounded = float(np.float32(value)) if single else float(value)
         return ir.Constant(x.type, [rounded] * LANES)
 
-    taylor = [math.log(2) ** k / math.factorial(k) / 2**k for k in range(2 * order)]  # in 2 f
+    taylor = [
+        math.log(2) ** k / math.factorial(k) / 2**k for k in range(2 * order)
+    ]  # in 2 f
     first, *others = reversed(
         cheb2poly(poly2cheb(taylor)[: order + 1]) * 2.0 ** np.arange(order + 1)
     )
-    # Added to a number of this size, another one keeps its whole part alone, in the last bits.
+    # Added to a number of this size, another one keeps its whole part alone, in the
+    # last bits.
     whole = constant(1.5 * 2**shift + bias)
     per = constant(1 / math.log(2))
     x = _larger(builder, x, constant(-bias * math.log(2)))
@@ -119,14 +129,18 @@ def _exponential(builder, x):
     for coefficient in others:
         power = _fused(builder, f, power, constant(coefficient))
     integers = ir.VectorType(ir.IntType(bits), LANES)
-    exponent = builder.shl(builder.bitcast(k, integers), ir.Constant(integers, [shift] * LANES))
+    exponent = builder.shl(
+        builder.bitcast(k, integers), ir.Constant(integers, [shift] * LANES)
+    )
     return builder.fmul(power, builder.bitcast(exponent, x.type))
 
 
 add = _binary(_sum)
 subtract = _binary(lambda builder, x, y: builder.fsub(x, y))
 multiply = _binary(lambda builder, x, y: builder.fmul(x, y))
-exponential = intrinsic(lambda context, x: (x(x), _elementwise(_exponential)))  # of x <= 2 LARGEST
+exponential = intrinsic(
+    lambda context, x: (x(x), _elementwise(_exponential))
+)  # of x <= 2 LARGEST
 
 
 @intrinsic
@@ -153,7 +167,9 @@ def _spread(builder, number, kind):
 
 
 def _shuffled(builder, x, y, lanes: list[int]):
-    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(INT, len(lanes)), lanes))
+    return builder.shuffle_vector(
+        x, y, ir.Constant(ir.VectorType(INT, len(lanes)), lanes)
+    )
 
 
 @intrinsic
@@ -163,7 +179,9 @@ def spread(context, number, parts):
 
     def build(context, builder, sig, args):
         kind = context.get_value_type(row)
-        return _joined(builder, kind, [_spread(builder, args[0], kind.element)] * kind.count)
+        return _joined(
+            builder, kind, [_spread(builder, args[0], kind.element)] * kind.count
+        )
 
     return row(number, parts), build
 
@@ -178,7 +196,9 @@ def _addresses(context, builder, array, data, place, row):
 
 @intrinsic
 def load(context, array, places, parts):
-    """The row that begins at a place of a contiguous array; a block of those at several places."""
+    """The row that begins at a place of a contiguous array; a block of those at several
+    places.
+    """
     many = len(places) if isinstance(places, types.UniTuple) else 1
     row = Row(array.dtype, len(parts))
     block = Row(array.dtype, many * len(parts))
@@ -188,7 +208,9 @@ def load(context, array, places, parts):
         pointers = [
             pointer
             for place in places
-            for pointer in _addresses(context, builder, sig.args[0], args[0], place, row)
+            for pointer in _addresses(
+                context, builder, sig.args[0], args[0], place, row
+            )
         ]
         vectors = [builder.load(pointer, align=4) for pointer in pointers]
         return _joined(builder, context.get_value_type(block), vectors)
@@ -213,7 +235,9 @@ def store(context, array, place, row):
 
 @intrinsic
 def add_to(context, array, places, block, count):
-    """Add the first so many rows of a block, one after the other, to those at some places."""
+    """Add the first so many rows of a block, one after the other, to those at some
+    places.
+    """
     many = len(places)
     row = Row(block.dtype, block.parts // many)
 
@@ -221,19 +245,23 @@ def add_to(context, array, places, block, count):
         vectors = iter(_parts(builder, args[2]))
         for k, place in enumerate(cgutils.unpack_tuple(builder, args[1])):
             counts = builder.icmp_unsigned(">", args[3], ir.Constant(args[3].type, k))
-            for pointer in _addresses(context, builder, sig.args[0], args[0], place, row):
+            for pointer in _addresses(
+                context, builder, sig.args[0], args[0], place, row
+            ):
                 vector = next(vectors)
                 vector = builder.select(counts, vector, ir.Constant(vector.type, None))
                 vector = builder.fadd(builder.load(pointer, align=4), vector)
                 builder.store(vector, pointer, align=4)
         return context.get_dummy_value()
 
-    return types.none(array, types.UniTuple(types.uint64, many), block, types.uint64), build
+    return types.none(
+        array, types.UniTuple(types.uint64, many), block, types.uint64
+    ), build
 
 
 def _across(fold: Callable):
-    """What folding every row of a block gives, spread over the row: over vectors first, then over
-    lanes at distance 8, 4, 2, 1.
+    """What folding every row of a block gives, spread over the row: over vectors first,
+    then over lanes at distance 8, 4, 2, 1.
     """
 
     def folded(builder, vectors):
@@ -247,8 +275,12 @@ def _across(fold: Callable):
 
     def build(context, builder, sig, args):
         vectors, many = _parts(builder, args[0]), sig.args[1].count
-        rows = (folded(builder, vectors[k : k + many]) for k in range(0, len(vectors), many))
-        return _joined(builder, args[0].type, [vector for row in rows for vector in row])
+        rows = (
+            folded(builder, vectors[k : k + many]) for k in range(0, len(vectors), many)
+        )
+        return _joined(
+            builder, args[0].type, [vector for row in rows for vector in row]
+        )
 
     return intrinsic(lambda context, block, parts: (block(block, parts), build))
 
@@ -291,12 +323,16 @@ def _of_four(values, rows, stride, place):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns):
-    """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
+def _gradients(
+    first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns
+):
+    """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per
+    state.
 
-    ``columns`` are filled up to whole vectors, and ``places`` are where those of a row's actions
-    begin. Four rows at a time share the weights and their sums over logits; the last of a group is
-    repeated, with an error of 0. Only where logits may be ``large`` is their largest subtracted.
+    ``columns`` are filled up to whole vectors, and ``places`` are where those of a
+    row's actions begin. Four rows at a time share the weights and their sums over
+    logits; the last of a group is repeated, with an error of 0. Only where logits may
+    be ``large`` is their largest subtracted.
     """
     one, two = np.uint64(1), np.uint64(2)
     lanes = np.uint64(LANES * len(parts))
@@ -322,7 +358,12 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
             low = np.uint64(bounds[s * L + t])
             for i in range(low, end, np.uint64(4)):
                 final = end - one
-                rows = (i, min(i + one, final), min(i + two, final), min(i + two + one, final))
+                rows = (
+                    i,
+                    min(i + one, final),
+                    min(i + two, final),
+                    min(i + two + one, final),
+                )
                 z = begin
                 for j in range(L):
                     entries = load(column, _of_four(places, rows, L, j), parts)
@@ -331,12 +372,19 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
                     z = subtract(z, largest(z, parts))
                 z = exponential(z)
                 t0, t1, t2, t3 = _of_four(target, rows, one, none)
-                right = load(minus_one, (lanes - t0, lanes - t1, lanes - t2, lanes - t3), parts)
+                right = load(
+                    minus_one, (lanes - t0, lanes - t1, lanes - t2, lanes - t3), parts
+                )
                 z = multiply_add(z, inverse(totals(z, parts)), right)
                 for j in range(L):
                     a0, a1, a2, a3 = _of_four(places, rows, L, j)
                     moved = j * size
-                    add_to(errors, (a0 + moved, a1 + moved, a2 + moved, a3 + moved), z, end - i)
+                    add_to(
+                        errors,
+                        (a0 + moved, a1 + moved, a2 + moved, a3 + moved),
+                        z,
+                        end - i,
+                    )
             few = end - low < d_g
             for j in range(L):
                 w, slope = spread(weight[j], parts), zero
@@ -344,13 +392,17 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
                     a = np.uint64(places[(low + k) * L + j]) if few else k * lanes
                     summed = load(errors, j * size + a, parts)
                     store(errors, j * size + a, zero)
-                    store(d_column, a, multiply_add(w, summed, load(d_column, a, parts)))
+                    store(
+                        d_column, a, multiply_add(w, summed, load(d_column, a, parts))
+                    )
                     slope = multiply_add(summed, load(column, a, parts), slope)
                 d_pi[s, t, j] = number(totals(slope, parts))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _moments(first, last, pi, columns, places, target, bounds, parts, large, loss, powers):
+def _moments(
+    first, last, pi, columns, places, target, bounds, parts, large, loss, powers
+):
     """Loss and sums of powers 1 to 4 of correct (0) and of all logits (1), per state."""
     lanes, L = np.uint64(LANES * len(parts)), np.uint64(len(pi))
     places, start = places.reshape(-1), _zeros(lanes, columns)
@@ -364,12 +416,15 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
         for t in range(L):
             weight, product = pi[t], 1.0
             for i in range(
-                np.uint64(bounds[s * L + t]), np.uint64(bounds[s * L + t + np.uint64(1)])
+                np.uint64(bounds[s * L + t]),
+                np.uint64(bounds[s * L + t + np.uint64(1)]),
             ):
                 z = zero
                 for j in range(L):
                     place = np.uint64(places[i * L + j])
-                    z = multiply_add(spread(weight[j], parts), load(column, place, parts), z)
+                    z = multiply_add(
+                        spread(weight[j], parts), load(column, place, parts), z
+                    )
                 store(kept, np.uint64(0), z)
                 x = np.float64(kept[target[i]])
                 for k in range(4):
@@ -387,5 +442,11 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
                 if product > FULL:
                     loss[s], product = loss[s] + math.log(product), 1.0
             loss[s] += math.log(product)
-        powers[s, 1, 0], powers[s, 1, 1] = number(totals(z1, parts)), number(totals(z2, parts))
-        powers[s, 1, 2], powers[s, 1, 3] = number(totals(z3, parts)), number(totals(z4, parts))
+        powers[s, 1, 0], powers[s, 1, 1] = (
+            number(totals(z1, parts)),
+            number(totals(z2, parts)),
+        )
+        powers[s, 1, 2], powers[s, 1, 3] = (
+            number(totals(z3, parts)),
+            number(totals(z4, parts)),
+        )

@@ -1,5 +1,5 @@
-"""The student as a plain torch module (App. B), its GLU and full-embedding realisations (App. C),
-and the teacher (Sec. 3.3).
+"""The student as a plain torch module (App. B), its GLU and full-embedding realisations
+(App. C), and the teacher (Sec. 3.3).
 """
 
 import numpy as np
@@ -14,21 +14,26 @@ from theory.state_tracking.model.task import teacher_matrices
 def rotate(x: Tensor, angle: Tensor) -> Tensor:
     """Rotate the pairs (2n-1, 2n) of the last axis by ``angle[..., n]``."""
     odd, even = x[..., 0::2], x[..., 1::2]
-    turned = (odd * angle.cos() - even * angle.sin(), odd * angle.sin() + even * angle.cos())
+    turned = (
+        odd * angle.cos() - even * angle.sin(),
+        odd * angle.sin() + even * angle.cos(),
+    )
     return torch.stack(turned, dim=-1).flatten(-2)
 
 
 class Student(nn.Module):
-    """One-block transformer: rotary attention over the actions, one-hot values, logic matrices.
+    """One-block transformer: rotary attention over the actions, one-hot values, logic
+    matrices.
 
     Parameters
     ----------
     p : Parameters
         Sizes and frequencies.
     weights : dict of ndarray
-        ``W_Q``, ``W_K`` of shape ``(d_h, d_model)``, ``M`` of shape ``(d_g, N, N)`` with
-        ``M[a, r, s]`` the entry from state s to state r, and optionally ``embedding`` of shape
-        ``(d_g + N, d_model)``; without it every token is embedded as 1.
+        ``W_Q``, ``W_K`` of shape ``(d_h, d_model)``, ``M`` of shape ``(d_g, N, N)``
+        with ``M[a, r, s]`` the entry from state s to state r, and optionally
+        ``embedding`` of shape ``(d_g + N, d_model)``; without it every token is
+        embedded as 1.
     dtype : torch.dtype
         Precision of the weights.
     learn_embedding : bool
@@ -51,10 +56,14 @@ class Student(nn.Module):
         super().__init__()
         self.p = p
         for name in ("W_Q", "W_K", "M"):
-            self.register_parameter(name, nn.Parameter(torch.tensor(weights[name], dtype=dtype)))
+            self.register_parameter(
+                name, nn.Parameter(torch.tensor(weights[name], dtype=dtype))
+            )
         fixed = torch.ones(p.d_g + p.N, 1, dtype=dtype)
         embedding = (
-            torch.tensor(weights["embedding"], dtype=dtype) if "embedding" in weights else fixed
+            torch.tensor(weights["embedding"], dtype=dtype)
+            if "embedding" in weights
+            else fixed
         )
         if learn_embedding:
             self.embedding = nn.Parameter(embedding)
@@ -75,7 +84,8 @@ class Student(nn.Module):
         Returns
         -------
         Tensor, shape (n, T, L)
-            Rows sum to one. Every action precedes every state, so no further mask applies.
+            Rows sum to one. Every action precedes every state, so no further mask
+            applies.
         """
         L, T = self.p.L, current.shape[1]
         i = torch.arange(L + 1 + step, L + 1 + step + T, device=actions.device)
@@ -89,14 +99,16 @@ class Student(nn.Module):
         return torch.softmax(q @ k.transpose(1, 2) / self.p.d_h**0.5, dim=-1)
 
     def retrieve(self, attention: Tensor, actions: Tensor) -> Tensor:
-        """Attention output o (weight of every action), shape ``(n, T, d_g)``: attention on one-hot
-        values.
+        """Attention output o (weight of every action), shape ``(n, T, d_g)``: attention
+        on one-hot values.
         """
         values = nn.functional.one_hot(actions, self.p.d_g).to(attention.dtype)
         return attention @ values
 
     def logic(self, o: Tensor, current: Tensor) -> Tensor:
-        """Logits ``(n, T, N)``: the mixture of matrices applied to the current state (Eq. 6)."""
+        """Logits ``(n, T, N)``: the mixture of matrices applied to the current state
+        (Eq. 6).
+        """
         mixed = torch.einsum("nta,ars->ntrs", o, self.M)
         state = nn.functional.one_hot(current, self.p.N).to(o.dtype)
         return (mixed @ state[..., None])[..., 0]
@@ -115,12 +127,16 @@ class Student(nn.Module):
         -------
         Tensor, shape (n, T, N)
         """
-        return self.logic(self.retrieve(self.attention(actions, states, step), actions), states)
+        return self.logic(
+            self.retrieve(self.attention(actions, states, step), actions), states
+        )
 
     def loss(self, actions: Tensor, states: Tensor) -> Tensor:
         """Mean cross-entropy (Eq. 7) on full state sequences ``(n, L+1)``."""
         logits = self(actions, states[:, :-1])
-        return nn.functional.cross_entropy(logits.flatten(0, 1), states[:, 1:].flatten())
+        return nn.functional.cross_entropy(
+            logits.flatten(0, 1), states[:, 1:].flatten()
+        )
 
 
 class Students(nn.Module):
@@ -135,7 +151,9 @@ class Students(nn.Module):
     W_Q: nn.Parameter
     W_K: nn.Parameter
     M: nn.Parameter
-    members: tuple[Student, ...]  # a tuple is not registered: the weights are the stacked ones
+    members: tuple[
+        Student, ...
+    ]  # a tuple is not registered: the weights are the stacked ones
 
     def __init__(self, members: list[Student]) -> None:
         super().__init__()
@@ -150,8 +168,8 @@ class Students(nn.Module):
 
 
 class GLUStudent(Student):
-    """The same student with its logic module as a gated MLP with fixed up and gate projections
-    (Eqs. 19-22).
+    """The same student with its logic module as a gated MLP with fixed up and gate
+    projections (Eqs. 19-22).
     """
 
     W_up: Tensor
@@ -166,10 +184,15 @@ class GLUStudent(Student):
         ones = torch.ones(N, 1, dtype=M.dtype)
         self.W_down = nn.Parameter(M.permute(1, 0, 2).reshape(N, d_g * N).clone())
         self.register_buffer(
-            "W_up", torch.cat([torch.zeros(d_g * N, d_g, dtype=M.dtype), eye.repeat(d_g, 1)], 1)
+            "W_up",
+            torch.cat(
+                [torch.zeros(d_g * N, d_g, dtype=M.dtype), eye.repeat(d_g, 1)], 1
+            ),
         )
         gate = torch.block_diag(*[ones] * d_g)
-        self.register_buffer("W_gate", torch.cat([gate, torch.zeros(d_g * N, N, dtype=M.dtype)], 1))
+        self.register_buffer(
+            "W_gate", torch.cat([gate, torch.zeros(d_g * N, N, dtype=M.dtype)], 1)
+        )
 
     def logic(self, o: Tensor, current: Tensor) -> Tensor:
         """Logits by down(up(o, s) * gate(o, s))."""
@@ -180,18 +203,23 @@ class GLUStudent(Student):
 def with_full_embedding(
     p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32
 ) -> Student:
-    """Equivalent student with one-hot embeddings and key/query matrices with tied columns (Eqs.
-    23-24).
+    """Equivalent student with one-hot embeddings and key/query matrices with tied
+    columns (Eqs. 23-24).
     """
     wide = p.replace(d_model=p.d_g + p.N, fix_embedding=False)
-    tied = {name: np.repeat(weights[name], wide.d_model, axis=1) for name in ("W_Q", "W_K")}
+    tied = {
+        name: np.repeat(weights[name], wide.d_model, axis=1) for name in ("W_Q", "W_K")
+    }
     return Student(wide, {**weights, **tied, "embedding": np.eye(wide.d_model)}, dtype)
 
 
-def teacher_weights(p: Parameters, perms: np.ndarray, gap: float = 40.0) -> dict[str, np.ndarray]:
+def teacher_weights(
+    p: Parameters, perms: np.ndarray, gap: float = 40.0
+) -> dict[str, np.ndarray]:
     """Weights of the same architecture that solve the task (Sec. 3.3).
 
-    Keys are constant and queries are the keys rotated by the lag, so that attention peaks at offset
+    Keys are constant and queries are the keys rotated by the lag, so that attention
+    peaks at offset
     -L, with attention logits at least ``gap`` above all others. The logic matrices are the
     permutations.
 
@@ -210,4 +238,8 @@ def teacher_weights(p: Parameters, perms: np.ndarray, gap: float = 40.0) -> dict
     scale = np.sqrt(gap * np.sqrt(p.d_h) / lead) if p.L > 1 else 0.0
     key = np.tile([1.0, 0.0], p.d_h // 2) * scale
     query = rotate(torch.tensor(key), torch.tensor(-p.L * omega)).numpy()
-    return {"W_Q": query[:, None], "W_K": key[:, None], "M": gap * teacher_matrices(perms)}
+    return {
+        "W_Q": query[:, None],
+        "W_K": key[:, None],
+        "M": gap * teacher_matrices(perms),
+    }

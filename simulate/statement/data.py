@@ -1,4 +1,6 @@
-"""Inputs of a statement, drawn at random: what `theory.statement.evaluation.arrays.every_input` lists."""
+"""Inputs of a statement, drawn at random: what
+`theory.statement.evaluation.arrays.every_input` lists.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def inputs(
     Raises
     ------
     ParameterError
-        If no element is left for a draw, or a sample is one-to-one in several arguments.
+        If no element is left for a draw, or a sample is one-to-one in several
+        arguments.
     """
     data = Data(numbers, dict(tables), chances=np.full(count, 1 / count))
     for f in (f for f in stated.functions if not f.kept):
@@ -51,7 +54,9 @@ def inputs(
 def _sample(
     f: Function, shape: tuple[int, ...], size: int, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Independent values of a sample; all distinct if it is stated to be exactly one-to-one."""
+    """Independent values of a sample; all distinct if it is stated to be exactly
+    one-to-one.
+    """
     if not f.injective or f.leading:
         return rng.integers(size, size=(count, *shape))
     said = "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all inputs"
@@ -63,7 +68,9 @@ def _sample(
 
 
 def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Elements that are none of those that they must be distinct from, all others as likely."""
+    """Elements that are none of those that they must be distinct from, all others as
+    likely.
+    """
     size = data.size(i.sort)
     if i.place is not None:
         return np.full(count, int(data.scalar(i.place)) - 1)
@@ -77,7 +84,9 @@ def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndar
 def most(stated: Statement, numbers: Mapping[str, float]) -> float:
     """Upper bound on the number of inputs, if they can be listed."""
     data = Data(numbers)
-    logarithm = sum(math.log(data.size(i.sort)) for i in stated.draws if i.place is None)
+    logarithm = sum(
+        math.log(data.size(i.sort)) for i in stated.draws if i.place is None
+    )
     for f in (f for f in stated.functions if not f.kept):
         logarithm += math.prod(data.shape(f.sorts)) * math.log(data.size(f.to))
     return math.inf if stated.gausses else math.exp(min(logarithm, 700.0))

@@ -1,5 +1,5 @@
-"""The student of a statement and how it is trained; thousands of small ones at once, one array per
-weight for all of them.
+"""The student of a statement and how it is trained; thousands of small ones at once,
+one array per weight for all of them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,29 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from simulate.statement import data as law
 from simulate.training import optimisers, plan
 from simulate.training.learner import Descent, Unstacked
 from simulate.training.pool import one_thread
-from simulate.statement import data as law
 from simulate.training.streams import keyed
+from theory.call.parameters import ParameterError
 from theory.dynamics import prediction
 from theory.dynamics.optimisers import Optimiser
-from theory.call.parameters import ParameterError
 from theory.runtime import output
-from theory.statement.evaluation import arrays
 from theory.statement import model, onset
+from theory.statement.derivation.symmetry import compiled
+from theory.statement.evaluation import arrays
 from theory.statement.randomness import random_starts
 from theory.statement.words.stated import Statement
-from theory.statement.derivation.symmetry import compiled
-from theory.statement.words.tree import Function, Index, Node, Value, Weight, require, subterms
+from theory.statement.words.tree import (
+    Function,
+    Index,
+    Node,
+    Value,
+    Weight,
+    require,
+    subterms,
+)
 
 Weights = Mapping[Weight, Tensor]
 TEACHERS, TEST, START = 1, 2, 3  # streams of a seed, beside its batches
@@ -40,7 +48,9 @@ AT_ONCE = 2**20  # inputs of students, measured together
 TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
 DRAWN_ANEW = "batch_size=256 draws inputs anew"
 TAKEN = {"seed", "step"}  # coordinates of a run
-ENGINE = [Path(str(m.__file__)) for m in (arrays, law, random_starts)] + [Path(__file__)]
+ENGINE = [Path(str(m.__file__)) for m in (arrays, law, random_starts)] + [
+    Path(__file__)
+]
 
 
 class Student:
@@ -69,16 +79,22 @@ class Student:
             data.known,
         )
 
-    def each(self, weights: Weights, data: arrays.Data, tree: Node | None = None) -> Tensor:
+    def each(
+        self, weights: Weights, data: arrays.Data, tree: Node | None = None
+    ) -> Tensor:
         """Loss of every input (made by `taken`), or another number of the statement."""
         read = arrays.Evaluation(data, weights, torch, torch.ones((), dtype=self.dtype))
         return read.value(self.stated.loss if tree is None else tree)
 
-    def mean(self, weights: Weights, data: arrays.Data, tree: Node | None = None) -> Tensor:
+    def mean(
+        self, weights: Weights, data: arrays.Data, tree: Node | None = None
+    ) -> Tensor:
         """Mean of these."""
         return arrays.mean(data, self.each(weights, data, tree))
 
-    def gradients(self, weights: Weights, data: arrays.Data) -> tuple[Tensor, dict[Weight, Tensor]]:
+    def gradients(
+        self, weights: Weights, data: arrays.Data
+    ) -> tuple[Tensor, dict[Weight, Tensor]]:
         """Mean loss and its gradients by all weights, by autograd."""
         held = {w: x.detach().requires_grad_() for w, x in weights.items()}
         loss = self.mean(held, data)
@@ -125,7 +141,9 @@ class Learner:
         self.made = onset.at_sizes(stated, p)
         self.numbers = arrays.counted(p)
         sized = arrays.Data(self.numbers)
-        self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
+        self.tables = dict(
+            tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS))
+        )
         distinct = p.batch_size > 0 or not any(f.leading for f in stated.functions)
         said = "must be at least 1 where samples are distinct to leading order"
         require(distinct, f"batch_size = 0: {said}; {DRAWN_ANEW}")
@@ -135,10 +153,14 @@ class Learner:
             except arrays.Unlisted as error:
                 raise ParameterError(f"{error}; {DRAWN_ANEW}") from None
         else:
-            test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
+            test = law.inputs(
+                stated, self.numbers, self.tables, TESTED, keyed(seed, TEST)
+            )
         self.test = self.student.taken(test)
         self.members = self.made.members(arrays.Data(self.numbers, self.tables))
-        self.weights = self.lift({c.symbol: sized.scalar(c.weight.mean) for c in self.made.classes})
+        self.weights = self.lift(
+            {c.symbol: sized.scalar(c.weight.mean) for c in self.made.classes}
+        )
         rng = keyed(seed, START)
         for w, size in random_starts.sizes(self.made, p).items():
             drawn = random_starts.entries(w.start, size, self.members[w].shape, rng)
@@ -157,7 +179,9 @@ class Learner:
         if self.p.batch_size == 0:
             return self.test
         rng = keyed(self.seed, 0, number)
-        drawn = law.inputs(self.student.stated, self.numbers, self.tables, self.p.batch_size, rng)
+        drawn = law.inputs(
+            self.student.stated, self.numbers, self.tables, self.p.batch_size, rng
+        )
         return self.student.taken(drawn)
 
     def step(self, number: int) -> None:
@@ -175,11 +199,19 @@ class Learner:
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
-        """Order parameters of the flow as means over classes, mean loss and observables."""
+        """Order parameters of the flow as means over classes, mean loss and
+        observables.
+        """
         weights = {w: x.numpy() for w, x in self.weights.items()}
-        orders = self.orders(*random_starts.means(self.made, self.members, weights).values())
+        orders = self.orders(
+            *random_starts.means(self.made, self.members, weights).values()
+        )
         measured = dict(
-            zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
+            zip(
+                (x.name for x in self.made.quotient.order),
+                map(float, orders),
+                strict=True,
+            )
         )
         trees = self.student.stated.trees.items()
         return measured | {
@@ -207,7 +239,9 @@ class Learner:
 
 
 def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
-    """Bytes at the peak of one run: tensors that autograd stores for every node of the tree."""
+    """Bytes at the peak of one run: tensors that autograd stores for every node of the
+    tree.
+    """
     numbers = arrays.counted(p)
     data = arrays.Data(numbers)
     if any(p.as_dict()[s.name] is None for s in stated.symbols):
@@ -216,13 +250,19 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     inputs = max(p.batch_size, listed if p.batch_size == 0 else min(listed, TESTED))
 
     def kept(n: Node) -> tuple[float, frozenset[Index]]:
-        """Numbers that autograd keeps for a node and below it, and the sums that it depends on."""
+        """Numbers that autograd keeps for a node and below it, and the sums that it
+        depends on.
+        """
         below = [kept(c) for c in n.parts]
         read = {s for t in n.terms for s in subterms(t)}
         summed = frozenset(t for t in read if isinstance(t, Index) and t.bound)
         axes = summed.union(*(a for _, a in below))
         index = sum(isinstance(t, Value) for t in read) + isinstance(n.of, Weight)
-        many = math.prod(data.size(i.sort) for i in axes) * inputs * (1 + index * 8 / itemsize)
+        many = (
+            math.prod(data.size(i.sort) for i in axes)
+            * inputs
+            * (1 + index * 8 / itemsize)
+        )
         return many + sum(b for b, _ in below), axes - {n.of}
 
     samples = [f for f in stated.functions if not f.kept]
@@ -264,7 +304,9 @@ def system(stated: Statement) -> Stated:
         f"statement.{stated.name}",
         model.parameters(stated),
         functools.partial(Unstacked, functools.partial(Learner, stated)),
-        {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
+        {
+            "loss": "mean loss: of all inputs, or of a test sample where they are not listed"
+        },
         functools.partial(memory, stated),
         default_dtype="float64",
         devices=("cpu",),
@@ -277,15 +319,17 @@ def _identity(text: str, p: Any, optimizer: Optimiser | None = None) -> dict[str
 
 
 class Evaluation(arrays.Evaluation):
-    """Values of a tree where every input has a student of its own: weights have the students in
-    front.
+    """Values of a tree where every input has a student of its own: weights have the
+    students in front.
     """
 
     def __init__(self, data: arrays.Data, weights: Mapping[Weight, Tensor]) -> None:
         super().__init__(data, weights, torch, torch.ones((), dtype=torch.float64))
         self.students = len(next(iter(weights.values())))
         inputs = len(data.chances)
-        self.owner = torch.arange(self.students).repeat_interleave(inputs // self.students)
+        self.owner = torch.arange(self.students).repeat_interleave(
+            inputs // self.students
+        )
 
     def _read(self, array: Any, terms: tuple[Any, ...], batched: bool) -> Any:
         if not array.is_floating_point() or batched:
@@ -314,21 +358,27 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
     Returns
     -------
     Dataset
-        Over ``(seed, t)``, with ``t`` the learning rate times steps: order parameters as means over
-        classes; loss and observables as means over all inputs, or, where these are more than
-        `TESTED`, over the batch that comes next.
+        Over ``(seed, t)``, with ``t`` the learning rate times steps: order parameters
+        as means over classes; loss and observables as means over all inputs, or, where
+        these are more than `TESTED`, over the batch that comes next.
 
     Raises
     ------
     ParameterError
-        If there are no batches, weights start at random, a size or number has no value, or the
-        descent diverges.
+        If there are no batches, weights start at random, a size or number has no value,
+        or the descent diverges.
     """
-    require(p.batch_size, "batch_size = 0: students would be the same; set batch_size=8, say")
+    require(
+        p.batch_size,
+        "batch_size = 0: students would be the same; set batch_size=8, say",
+    )
     made = onset.at_sizes(stated, p)
     student = Student(stated)
     numbers = arrays.counted(p)
-    require(not random_starts.laws(made), "start: of many students weights start equal; write start=0")
+    require(
+        not random_starts.laws(made),
+        "start: of many students weights start equal; write start=0",
+    )
     sized, rng = arrays.Data(numbers), keyed(seed, STREAM)
     tables = arrays.teachers(stated, sized, rng)
     members = made.members(arrays.Data(numbers, tables))
@@ -339,19 +389,29 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
     steps = prediction.evaluations(p.steps, p.eval_every)
     known: list[dict[str, np.ndarray]] = []
     listed = law.most(stated, numbers) <= TESTED
-    inputs = student.taken(arrays.every_input(stated, numbers, None, tables)) if listed else None
+    inputs = (
+        student.taken(arrays.every_input(stated, numbers, None, tables))
+        if listed
+        else None
+    )
     with one_thread():
         for n in range(steps[-1] + 1):
             drawn = law.inputs(stated, numbers, tables, students * p.batch_size, rng)
             held = {w: x.requires_grad_() for w, x in weights.items()}
             read = Evaluation(student.taken(drawn), held)
             losses = read.batch(stated.loss)
-            slopes = torch.autograd.grad(losses.sum(), [*held.values()], materialize_grads=True)
+            slopes = torch.autograd.grad(
+                losses.sum(), [*held.values()], materialize_grads=True
+            )
             weights = {w: x.detach() for w, x in held.items()}
             if n in steps:
-                means = random_starts.means(made, members, {w: x.numpy() for w, x in weights.items()})
+                means = random_starts.means(
+                    made, members, {w: x.numpy() for w, x in weights.items()}
+                )
                 names = (x.name for x in made.quotient.order)
-                known.append(dict(zip(names, random_starts.ordered(made, means), strict=True)))
+                known.append(
+                    dict(zip(names, random_starts.ordered(made, means), strict=True))
+                )
                 for k, tree in stated.trees.items():
                     mean = read.batch(tree).detach()
                     if inputs is not None:
@@ -359,7 +419,10 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
                         some = max(AT_ONCE // len(inputs.chances), 1)
                         mean = torch.func.vmap(one, chunk_size=some)(weights)
                     known[-1][k] = mean.numpy()
-            weights = {w: x - p.eta * g for (w, x), g in zip(weights.items(), slopes, strict=True)}
+            weights = {
+                w: x - p.eta * g
+                for (w, x), g in zip(weights.items(), slopes, strict=True)
+            }
     data = {k: (("seed", "t"), np.stack([x[k] for x in known], 1)) for k in known[0]}
     where = {"seed": range(students), "t": steps * p.eta, "step": ("t", steps)}
     about = {"kind": "students", "parameters": p.as_json()}

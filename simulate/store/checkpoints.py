@@ -31,7 +31,9 @@ def pickled(state: dict[str, Any]) -> bytes:
         unpickled(buffer.getvalue())
     except MemoryError:
         raise
-    except Exception as error:  # torch raises various errors for what it cannot save or read
+    except (
+        Exception
+    ) as error:  # torch raises various errors for what it cannot save or read
         raise ParameterError(
             f"cannot be saved and read back ({error_summary(error)}); "
             "tensors, numbers, and lists or dictionaries of them can"
@@ -40,12 +42,16 @@ def pickled(state: dict[str, Any]) -> bytes:
 
 
 def unpickled(saved: bytes) -> dict[str, Any]:
-    """Read a serialised checkpoint. Only tensors and plain values are created from the bytes."""
+    """Read a serialised checkpoint. Only tensors and plain values are created from the
+    bytes.
+    """
     return torch.load(BytesIO(saved), weights_only=True, map_location="cpu")
 
 
 def generators() -> dict[str, Any]:
-    """States of the random numbers that torch, NumPy and Python share between all students."""
+    """States of the random numbers that torch, NumPy and Python share between all
+    students.
+    """
     name, words, *numbers = cast(Any, np.random.get_state(legacy=True))  # noqa: NPY002
     return {
         "torch": torch.get_rng_state(),
@@ -65,8 +71,8 @@ def set_generators(said: dict[str, Any]) -> None:
 
 
 def sweep_up(path: Path) -> None:
-    """Remove temporary files that killed processes have left of a run; the caller holds its
-    `lock`.
+    """Remove temporary files that killed processes have left of a run; the caller holds
+    its `lock`.
     """
     for left in path.parent.glob(f".{path.stem}-*"):
         left.unlink(missing_ok=True)
@@ -74,12 +80,15 @@ def sweep_up(path: Path) -> None:
 
 def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:
     """Write a checkpoint next to the run it belongs to; errors as in `pickled`."""
-    seal(path.with_suffix(".checkpoint"), pickled({"configuration": config, "seed": seed, **state}))
+    seal(
+        path.with_suffix(".checkpoint"),
+        pickled({"configuration": config, "seed": seed, **state}),
+    )
 
 
 def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
-    """Checkpoint of an interrupted run, or None. A damaged checkpoint, or one of another run, is
-    reported and ignored.
+    """Checkpoint of an interrupted run, or None. A damaged checkpoint, or one of
+    another run, is reported and ignored.
     """
     checkpoint = path.with_suffix(".checkpoint")
     if not checkpoint.exists():
@@ -91,9 +100,12 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
     except ParameterError as error:
         warnings.warn(f"{error}; starting over", stacklevel=2)
         return None
-    except Exception as error:  # torch.load raises various errors for what it cannot read
+    except (
+        Exception
+    ) as error:  # torch.load raises various errors for what it cannot read
         warnings.warn(
-            f"{checkpoint}: cannot be read ({error_summary(error)}); starting over", stacklevel=2
+            f"{checkpoint}: cannot be read ({error_summary(error)}); starting over",
+            stacklevel=2,
         )
         return None
     return state

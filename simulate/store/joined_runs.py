@@ -1,4 +1,6 @@
-"""Runs joined to one dataset: over the settings in which they differ, over seeds, over times."""
+"""Runs joined to one dataset: over the settings in which they differ, over seeds, over
+times.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory.dynamics import prediction
 from theory.call.parameters import ParameterError, error_summary
+from theory.dynamics import prediction
 
 NUMBERS = "biuf"  # kinds of values
 RUN = "_run"  # dimension of the runs before they are on a grid
 ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
-LENGTHS = ("eval_every", "steps", "epochs")  # fields that follow from others, if any does
+LENGTHS = (
+    "eval_every",
+    "steps",
+    "epochs",
+)  # fields that follow from others, if any does
 
 
 def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
@@ -30,9 +36,13 @@ def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
         If they are over other times or dimensions.
     """
     try:
-        whole = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+        whole = xr.concat(
+            list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact"
+        )
     except ValueError as error:
-        raise ParameterError(f"runs of one configuration differ: {error_summary(error)}") from None
+        raise ParameterError(
+            f"runs of one configuration differ: {error_summary(error)}"
+        ) from None
     return whole.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
@@ -52,9 +62,9 @@ def _kind(stored: Mapping[str, Any]) -> Any:
 def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Names of the fields that span the settings, and of those that vary with them.
 
-    A field that is determined by the others is in the second list. Of several that determine one
-    another, the length of a run and how often it is measured come second, then what a model
-    declares later.
+    A field that is determined by the others is in the second list. Of several that
+    determine one another, the length of a run and how often it is measured come second,
+    then what a model declares later.
     """
 
     def distinct(names: Iterable[str]) -> int:
@@ -67,7 +77,10 @@ def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     spanning = varying
     for name in sorted(
         reversed(varying),
-        key=lambda n: (n not in lengths, -declared.index(n) if n in declared else -len(declared)),
+        key=lambda n: (
+            n not in lengths,
+            -declared.index(n) if n in declared else -len(declared),
+        ),
     ):
         others = [n for n in spanning if n != name]
         if distinct(others) == len(settings):
@@ -133,15 +146,21 @@ class Grid:
             If a variable is over other dimensions in another run, or of another kind.
         """
         firsts: dict[Hashable, xr.Variable] = {}
-        for name, own in ((n, v) for run in self.runs for n, v in run.variables.items()):
+        for name, own in (
+            (n, v) for run in self.runs for n, v in run.variables.items()
+        ):
             before = firsts.setdefault(name, own)
             if {*before.dims} != {*own.dims}:
                 one, other = (", ".join(map(str, ds)) for ds in (before.dims, own.dims))
-                raise ParameterError(f"{name}: over ({one}) in one run, over ({other}) in another")
+                raise ParameterError(
+                    f"{name}: over ({one}) in one run, over ({other}) in another"
+                )
             if (before.dtype.kind in NUMBERS) != (own.dtype.kind in NUMBERS):
                 raise ParameterError(f"{name}: words in one run, numbers in another")
         taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
-        label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
+        label = {
+            n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]
+        }
         axes = [label[n] for n in self.axes]
         more = {label[n]: (RUN, np.asarray(as_labels(v))) for n, v in follow.items()}
         kinds = {n: v.dtype for run in self.runs for n, v in run.variables.items()}
@@ -153,7 +172,9 @@ class Grid:
         )
         index = pd.MultiIndex.from_arrays(self.columns, names=axes)
         place = xr.Coordinates.from_pandas_multiindex(index, RUN)
-        whole = joined.assign(more).assign_coords(place).unstack(RUN).transpose(*axes, ...)
+        whole = (
+            joined.assign(more).assign_coords(place).unstack(RUN).transpose(*axes, ...)
+        )
         for n, v in whole.data_vars.items():
             if n in others or n in more:
                 whole[n] = v = _reduced(v.compute(), axes)
@@ -167,8 +188,8 @@ class Grid:
         return whole.assign_coords(dict(zip(axes, self.values, strict=True)))
 
     def _labelled(self, run: xr.Dataset) -> xr.Dataset:
-        """A run whose times differ from those of other runs by more than rounding, or not at all;
-        dimensions without values are counted.
+        """A run whose times differ from those of other runs by more than rounding, or
+        not at all; dimensions without values are counted.
         """
         values: dict[Hashable, Any] = {
             d: run.variables[d].copy(data=own[run.variables[d].values.tobytes()])
@@ -184,7 +205,9 @@ class Grid:
         """What the dataset will not hold, in words."""
         every = math.prod(map(len, self.values))
         there = len(self.points)
-        some = [f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"]
+        some = [
+            f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"
+        ]
         shares = {
             d: 1 - sum(run.sizes.get(d, 0) for run in self.runs) / there / len(values)
             for d, (values, _) in self.times.items()
@@ -198,9 +221,11 @@ class Grid:
         return some * (there < every) + times
 
 
-def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
-    """Values of several coordinates, those that differ by rounding once, and every coordinate in
-    these values. One coordinate keeps its order.
+def _union(
+    known: Mapping[bytes, np.ndarray],
+) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
+    """Values of several coordinates, those that differ by rounding once, and every
+    coordinate in these values. One coordinate keeps its order.
     """
     if len(known) == 1:
         (values,) = known.values()
@@ -210,12 +235,17 @@ def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, n
     if every.dtype.kind == "f":
         apart = np.diff(every) > ROUNDING * np.abs(every[1:])
     group = np.cumsum([0, *apart])[: len(every)]
-    if any(len(np.unique(group[np.searchsorted(every, a)])) < len(a) for a in known.values()):
+    if any(
+        len(np.unique(group[np.searchsorted(every, a)])) < len(a)
+        for a in known.values()
+    ):
         group = np.arange(len(every))  # one of them tells them apart
     values = every[np.unique(group, return_index=True)[1]]
     for k in np.flatnonzero(np.bincount(group) > 1):
         values[k] = min(every[group == k], key=lambda v: len(repr(float(v))))
-    return values, {key: values[group[np.searchsorted(every, a)]] for key, a in known.items()}
+    return values, {
+        key: values[group[np.searchsorted(every, a)]] for key, a in known.items()
+    }
 
 
 def as_labels(values: Sequence[Any]) -> list[Any]:

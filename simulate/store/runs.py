@@ -18,7 +18,12 @@ from xarray.backends import NetCDF4DataStore
 import theory
 from simulate.store import joined_runs
 from simulate.store.storage import FORMAT, defer_signals, place
-from theory.call.parameters import BaseParameters, ParameterError, Stepped, error_summary
+from theory.call.parameters import (
+    BaseParameters,
+    ParameterError,
+    Stepped,
+    error_summary,
+)
 from theory.runtime import hdf5, memory, output
 from theory.runtime.sealed import KIND, seal, unseal
 
@@ -58,11 +63,17 @@ def content(dataset: xr.Dataset) -> bytes:
         with defer_signals():
             content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=encoding))
         end = int.from_bytes(content[28:36], "little")  # of HDF5's second superblock
-        return content[:end] if content[8] in (2, 3) and not any(content[end:]) else content
+        return (
+            content[:end]
+            if content[8] in (2, 3) and not any(content[end:])
+            else content
+        )
     except (OSError, MemoryError):
         raise
     except Exception as error:  # netCDF4 raises various errors for what it cannot write
-        raise ParameterError(f"cannot be stored as netCDF: {error_summary(error)}") from None
+        raise ParameterError(
+            f"cannot be stored as netCDF: {error_summary(error)}"
+        ) from None
 
 
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
@@ -78,7 +89,8 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
+        If the file is missing, damaged, not written by this toolkit, or does not fit
+        into memory.
     """
     path = output.path(path)
     sealed = unseal(path)
@@ -109,8 +121,8 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
 
 
 def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
-    """Content of an open file as xarray decodes it; numbers, of which runs consist, ten times as
-    fast.
+    """Content of an open file as xarray decodes it; numbers, of which runs consist, ten
+    times as fast.
     """
     variables, attrs = {}, dict(file.__dict__)
     coordinates = attrs.pop("coordinates", "")
@@ -130,8 +142,8 @@ def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
 
 
 def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
-    """Raise an error if attributes differ in type from those of `provenance`; runs joined over a
-    sweep may lack some.
+    """Raise an error if attributes differ in type from those of `provenance`; runs
+    joined over a sweep may lack some.
     """
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
@@ -139,7 +151,9 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
     for name in ("model", "code"):
         if not isinstance(dataset.attrs.get(name, ""), str):
             raise ParameterError(f"{path}: attribute {name} is not a word")
-    if "seed" in dataset.attrs and not isinstance(dataset.attrs["seed"], int | np.integer):
+    if "seed" in dataset.attrs and not isinstance(
+        dataset.attrs["seed"], int | np.integer
+    ):
         raise ParameterError(f"{path}: attribute seed is not a whole number")
 
 
@@ -163,8 +177,8 @@ def ensemble(
     needed: Mapping[str, tuple[str, ...]],
     sizes: Callable[[P], Mapping[str, int]] = lambda p: {},
 ) -> tuple[P, xr.Dataset]:
-    """Read parameters and runs of a stored file or folder, and check that they have what a command
-    needs.
+    """Read parameters and runs of a stored file or folder, and check that they have
+    what a command needs.
 
     Parameters
     ----------
@@ -189,7 +203,9 @@ def ensemble(
     if "model" not in runs.attrs:
         raise ParameterError(f"{path}: attribute model is missing")
     if runs.attrs["model"] != model:
-        raise ParameterError(f"{path}: an ensemble of {runs.attrs['model']}, not of {model}")
+        raise ParameterError(
+            f"{path}: an ensemble of {runs.attrs['model']}, not of {model}"
+        )
     if "parameters" not in runs.attrs:
         raise ParameterError(
             f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders"
@@ -221,23 +237,31 @@ def ensemble(
 
 
 def finished(
-    path: Path, config: str, seed: int, lack: Callable[[xr.Dataset], str] = lambda run: ""
+    path: Path,
+    config: str,
+    seed: int,
+    lack: Callable[[xr.Dataset], str] = lambda run: "",
 ) -> xr.Dataset | None:
-    """Return the stored run if it exists, has the given configuration and, as ``lack`` says,
-    nothing missing. Any other file is reported and renamed.
+    """Return the stored run if it exists, has the given configuration and, as ``lack``
+    says, nothing missing. Any other file is reported and renamed.
     """
     if not path.exists():
         return None
     try:
         dataset = read(path)
-        if (dataset.attrs.get("configuration"), dataset.attrs.get("seed")) != (config, seed):
+        if (dataset.attrs.get("configuration"), dataset.attrs.get("seed")) != (
+            config,
+            seed,
+        ):
             raise ParameterError(f"{path}: holds another configuration or seed")
         if said := lack(dataset):
             raise ParameterError(f"{path}: {said}")
     except ParameterError as error:
         aside = path.with_suffix(".damaged")
         path.replace(aside)
-        warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
+        warnings.warn(
+            f"{error}; set aside as {aside.name}, training again", stacklevel=2
+        )
         return None
     return dataset
 
@@ -245,9 +269,10 @@ def finished(
 def open(store: Path | str) -> xr.Dataset:
     """All finished runs of a store as one dataset.
 
-    Damaged and foreign files, and duplicates, are reported in a warning and left out. Another
-    warning is given if the seeds of one configuration were trained by different code. The result of
-    `MANY` files is kept in the store; it is read in their place until one of them changes.
+    Damaged and foreign files, and duplicates, are reported in a warning and left out.
+    Another warning is given if the seeds of one configuration were trained by different
+    code. The result of `MANY` files is kept in the store; it is read in their place
+    until one of them changes.
 
     Parameters
     ----------
@@ -257,16 +282,16 @@ def open(store: Path | str) -> xr.Dataset:
     Returns
     -------
     Dataset
-        Over ``seed``, every parameter in which the configurations differ, and the model's time; NaN
-        if there is no run or no measurement. If ``epochs`` is determined by the other parameters (a
-        sweep at fixed ``--alpha``), it is not a dimension. Data that do not fit into memory are
-        loaded on demand (dask arrays).
+        Over ``seed``, every parameter in which the configurations differ, and the
+        model's time; NaN if there is no run or no measurement. If ``epochs`` is
+        determined by the other parameters (a sweep at fixed ``--alpha``), it is not a
+        dimension. Data that do not fit into memory are loaded on demand (dask arrays).
 
     Raises
     ------
     ParameterError
-        If there are no runs, runs of several models, or more data than fit into memory and dask is
-        not installed.
+        If there are no runs, runs of several models, or more data than fit into memory
+        and dask is not installed.
     """
     store = output.path(store)
     # A store has one level of folders; deeper ones are not searched.
@@ -282,8 +307,8 @@ def open(store: Path | str) -> xr.Dataset:
 
 
 def _state(files: Sequence[Path]) -> str:
-    """Digest of the names, sizes and times of files, and of the code that reads them; empty if
-    one cannot be looked at.
+    """Digest of the names, sizes and times of files, and of the code that reads them;
+    empty if one cannot be looked at.
     """
     code = output.digest(Path(name) for name in (__file__, str(joined_runs.__file__)))
     try:
@@ -291,13 +316,16 @@ def _state(files: Sequence[Path]) -> str:
     except OSError:
         return ""
     listed = [
-        f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n" for d, f, s in stats
+        f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n"
+        for d, f, s in stats
     ]
     return output.hashed([code, theory.__version__, *listed])
 
 
 def _indexed(path: Path, state: str, notes: list[str]) -> xr.Dataset | None:
-    """What `_joined` kept of files in this state, and its notes; None if it kept nothing."""
+    """What `_joined` kept of files in this state, and its notes; None if it kept
+    nothing.
+    """
     try:
         dataset = read(path) if state else xr.Dataset()
     except (ParameterError, OSError):
@@ -309,12 +337,17 @@ def _indexed(path: Path, state: str, notes: list[str]) -> xr.Dataset | None:
     return dataset
 
 
-def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) -> xr.Dataset:
-    """Runs of files as one dataset; what is to be said of them is added to the notes. Where all
-    files are whole, and have a state to know them by, both are kept in an index.
+def _joined(
+    store: Path, files: Sequence[Path], state: str, notes: list[str]
+) -> xr.Dataset:
+    """Runs of files as one dataset; what is to be said of them is added to the notes.
+    Where all files are whole, and have a state to know them by, both are kept in an
+    index.
     """
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
-    room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
+    room = (
+        max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3
+    )  # runs, stacked, and the result
     lazy = False
     for file in files:
         try:
@@ -324,12 +357,19 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
                 raise ParameterError(
                     f"{file}: attribute {'seed' if setting else 'configuration'} is missing"
                 )
-            if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
-                raise ParameterError(f"{file}: written by another version of this toolkit")
+            if setting.get("format") != FORMAT or not isinstance(
+                setting.get("model"), str
+            ):
+                raise ParameterError(
+                    f"{file}: written by another version of this toolkit"
+                )
             _check_coordinates(file, run)
             config, seed = run.attrs["configuration"], int(run.attrs["seed"])
             of = runs_by.setdefault(config, {})
-            if file.name != place(store, config, seed).name or of.setdefault(seed, run) is not run:
+            if (
+                file.name != place(store, config, seed).name
+                or of.setdefault(seed, run) is not run
+            ):
                 raise ParameterError(
                     f"{file}: of seed {seed}, which is not its name, or that another file holds already"
                 )
@@ -339,8 +379,13 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
         room -= 0 if lazy else run.nbytes
         lazy = room < 0
     if not runs_by:
-        raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
-    if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in runs_by.values()):
+        raise ParameterError(
+            f"{store}: no finished runs (seed-*.nc) in it or in its folders"
+        )
+    if any(
+        len({run.attrs.get("code", "") for run in of.values()}) > 1
+        for of in runs_by.values()
+    ):
         notes.append(
             f"{store}: seeds of one configuration, trained by different code; remove those of the "
             "older to train them again"
@@ -348,10 +393,14 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
     settings = {config: joined_runs.setting(config) for config in runs_by}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
-        raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
+        raise ParameterError(
+            f"{store}: holds runs of {', '.join(models)}; name one of its folders"
+        )
     spanning, others = joined_runs.swept([*settings.values()])
     listed = [
-        (settings[config], seed, run) for config, of in runs_by.items() for seed, run in of.items()
+        (settings[config], seed, run)
+        for config, of in runs_by.items()
+        for seed, run in of.items()
     ]
     points = [(*(s.get(n) for n in spanning), seed) for s, seed, _ in listed]
     grid = joined_runs.Grid([*spanning, "seed"], points, [run for *_, run in listed])

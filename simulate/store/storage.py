@@ -1,5 +1,5 @@
-"""Store of finished runs: one sealed file per (configuration, seed). Signals wait while it is
-written.
+"""Store of finished runs: one sealed file per (configuration, seed). Signals wait while
+it is written.
 """
 
 from __future__ import annotations
@@ -36,22 +36,27 @@ def default_store() -> Path:
 def configuration(model: str, p: BaseParameters, **more: Any) -> str:
     """Canonical text that identifies a configuration; equal texts mean equal runs."""
     return json.dumps(
-        {"format": FORMAT, "model": model, **p.stored(training_only=True), **more}, sort_keys=True
+        {"format": FORMAT, "model": model, **p.stored(training_only=True), **more},
+        sort_keys=True,
     )
 
 
 def place(store: Path, config: str, seed: int) -> Path:
     """Path of a run's file."""
-    return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
+    return (
+        store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
+    )
 
 
 def provenance(
     model: str, config: str, p: BaseParameters, seed: int, code: str = ""
 ) -> dict[str, Any]:
-    """Attributes of every stored run; ``code`` is the digest (`statements`) of the code that
-    trained it.
+    """Attributes of every stored run; ``code`` is the digest (`statements`) of the code
+    that trained it.
     """
-    versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
+    versions = {
+        name: _version(name) for name in ("solvable-transformers", "torch", "numpy")
+    }
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
         "kind": KIND,
@@ -60,13 +65,17 @@ def provenance(
         "configuration": config,
         "seed": seed,
         "versions": json.dumps(versions),
-        "command": command.encode(errors="backslashreplace").decode(),  # a path may be invalid text
+        "command": command.encode(
+            errors="backslashreplace"
+        ).decode(),  # a path may be invalid text
         "code": code,
     }
 
 
 def code(*makers: Any) -> str:
-    """Digest of the package that defines students, given functions or classes that make them."""
+    """Digest of the package that defines students, given functions or classes that make
+    them.
+    """
     return statements(home(*makers))
 
 
@@ -77,9 +86,16 @@ def home(*makers: Any) -> str:
 
 
 def _parts(made: Any) -> list[Any]:
-    """The function itself, or the functions and classes inside a (nested) partial, in order."""
+    """The function itself, or the functions and classes inside a (nested) partial, in
+    order.
+    """
     if isinstance(made, functools.partial):
-        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
+        return [
+            part
+            for one in (made.func, *made.args)
+            if callable(one)
+            for part in _parts(one)
+        ]
     return [made]
 
 
@@ -92,8 +108,9 @@ def _of_students(module: str) -> bool:
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of the package that contains a module (of ``simulate.py`` in a flat package), and of
-    the task module in theory if there is one; empty for code that is not in a file (a notebook).
+    """Digest of the package that contains a module (of ``simulate.py`` in a flat
+    package), and of the task module in theory if there is one; empty for code that is
+    not in a file (a notebook).
     """
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
@@ -117,7 +134,8 @@ def _version(package: str) -> str:
 
 
 def writable(places: Iterable[Path]) -> None:
-    """Check, before any work, whether runs can be written, by writing a test file next to each.
+    """Check, before any work, whether runs can be written, by writing a test file next
+    to each.
 
     Raises
     ------
@@ -130,8 +148,8 @@ def writable(places: Iterable[Path]) -> None:
 
 
 def destination(out: Path | None) -> tuple[Path, Path | None]:
-    """Store and single output file for an output path: a path that ends in .nc is the single file,
-    any other path is the store.
+    """Store and single output file for an output path: a path that ends in .nc is the
+    single file, any other path is the store.
 
     Raises
     ------
@@ -145,14 +163,16 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
 
 
 def lock(path: Path) -> FileLock:
-    """File lock to hold while training a run. The system releases it if the process dies."""
+    """File lock to hold while training a run. The system releases it if the process
+    dies.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.stem}.lock"))
 
 
 def sweep_lock(path: Path, lock: FileLock) -> None:
-    """Remove the lock file if the run is finished; the caller holds the lock. Who locks the removed
-    file or a new one afterwards finds the run.
+    """Remove the lock file if the run is finished; the caller holds the lock. Who locks
+    the removed file or a new one afterwards finds the run.
     """
     with contextlib.suppress(PermissionError):  # Windows keeps open files
         if path.exists():
@@ -160,8 +180,8 @@ def sweep_lock(path: Path, lock: FileLock) -> None:
 
 
 class DeferSignals:
-    """Defer SIGINT and SIGTERM to the end of the current step, so that a checkpoint can be written.
-    A second SIGINT takes effect immediately unless ``endless``.
+    """Defer SIGINT and SIGTERM to the end of the current step, so that a checkpoint can
+    be written. A second SIGINT takes effect immediately unless ``endless``.
 
     Parameters
     ----------
@@ -180,7 +200,9 @@ class DeferSignals:
         self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> DeferSignals:
-        """Install handlers in place of the current ones; only the main thread receives signals."""
+        """Install handlers in place of the current ones; only the main thread receives
+        signals.
+        """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
@@ -190,7 +212,9 @@ class DeferSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the previous handlers, unless other handlers were installed in between."""
+        """Restore the previous handlers, unless other handlers were installed in
+        between.
+        """
         for number, handler in self.before.items():
             if signal.getsignal(number) == self._hear:
                 signal.signal(number, handler)
@@ -218,8 +242,9 @@ class DeferSignals:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Context manager that defers signals during netCDF calls. An exception raised inside the
-    library could leave its locks taken, and the next call would wait forever.
+    """Context manager that defers signals during netCDF calls. An exception raised
+    inside the library could leave its locks taken, and the next call would wait
+    forever.
     """
     with DeferSignals(endless=True) as patience, patience.step():
         yield

@@ -1,1 +1,3 @@
-"""training=plan, stack, pool, jobs, learner, optimisers, interface_checks, gradient_flow, arguments, device, streams."""
+"""training=plan, stack, pool, jobs, learner, optimisers, interface_checks,
+gradient_flow, arguments, device, streams.
+"""

@@ -1,4 +1,6 @@
-"""Validation of training arguments (seeds, time, store, workers, options), done before any work."""
+"""Validation of training arguments (seeds, time, store, workers, options), done before
+any work.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from simulate.store import storage
-from theory.runtime.cli import MOST_SEEDS
 from theory.call.values import ParameterError, is_time, nearest
+from theory.runtime.cli import MOST_SEEDS
 
 
 def _plain(value: Any) -> Any:
@@ -26,7 +28,9 @@ def _plain(value: Any) -> Any:
 
 def is_whole(value: Any) -> bool:
     """Whether a value is an integer; booleans and differences of times are not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    return isinstance(value, int | np.integer) and not isinstance(
+        value, bool | np.timedelta64
+    )
 
 
 def seeds(asked: Any) -> list[int]:
@@ -41,7 +45,11 @@ def seeds(asked: Any) -> list[int]:
     listed: list[Any]
     if is_whole(number) and 0 <= number <= MOST_SEEDS:
         listed = list(range(number))
-    elif hasattr(asked, "__iter__") and number is asked and not isinstance(asked, str | bytes):
+    elif (
+        hasattr(asked, "__iter__")
+        and number is asked
+        and not isinstance(asked, str | bytes)
+    ):
         listed = [_plain(s) for s in itertools.islice(asked, MOST_SEEDS + 1)]
     else:
         listed = [None]
@@ -94,7 +102,9 @@ def workers(asked: Any) -> int | None:
         Unless it is an integer >= 1.
     """
     if asked is not None and not (is_whole(asked) and asked >= 1):
-        raise ParameterError(f"workers = {repr(asked):.80}: must be a whole number >= 1")
+        raise ParameterError(
+            f"workers = {repr(asked):.80}: must be a whole number >= 1"
+        )
     return asked
 
 
@@ -109,12 +119,18 @@ def keywords(system: Any, p: Any, own: Iterable[str]) -> None:
     options = list(inspect.signature(system.identity).parameters)[1:]
     fields = [f.name for f in dataclasses.fields(p)]
     taken = [*filter(None, (system.time, system.sweep_parameter)), *options]
-    taken += [x for x in inspect.signature(system.train).parameters if x not in ("p", "own")]
+    taken += [
+        x for x in inspect.signature(system.train).parameters if x not in ("p", "own")
+    ]
     for name in own:
         if name == system.time:
             raise ParameterError(f"{name}: says the same as until; give one of them")
         if name in fields and name not in options:
-            raise ParameterError(f"{name}: belongs to the parameters: p.replace({name}=...)")
+            raise ParameterError(
+                f"{name}: belongs to the parameters: p.replace({name}=...)"
+            )
         if name not in options:
             hint = nearest(name, [*taken, *fields])
-            raise ParameterError(f"{name}: unknown keyword; {hint}known are {', '.join(taken)}")
+            raise ParameterError(
+                f"{name}: unknown keyword; {hint}known are {', '.join(taken)}"
+            )

@@ -12,9 +12,13 @@ from theory.runtime import memory
 
 
 def require(
-    needed: Callable[[Any], float], p: BaseParameters, device: torch.device, times: int = 1
+    needed: Callable[[Any], float],
+    p: BaseParameters,
+    device: torch.device,
+    times: int = 1,
 ) -> None:
-    """Raise an error if a training does not fit into the memory of the device or of this machine.
+    """Raise an error if a training does not fit into the memory of the device or of
+    this machine.
 
     Parameters
     ----------
@@ -58,6 +62,10 @@ def find(name: str | None) -> torch.device:
         if float(one) != 1:  # e.g. the meta device holds no numbers
             raise RuntimeError
     except Exception:  # torch raises a different error for every kind of missing device
-        there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
-        raise ParameterError(f"device = {name!r}: not here; there are {there}") from None
+        there = ", ".join(
+            ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        )
+        raise ParameterError(
+            f"device = {name!r}: not here; there are {there}"
+        ) from None
     return one.device  # with its number

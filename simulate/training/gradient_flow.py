@@ -1,5 +1,5 @@
-"""Gradient flow of all weights of a student by autograd, the limit of gradient descent for small
-steps.
+"""Gradient flow of all weights of a student by autograd, the limit of gradient descent
+for small steps.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from torch import Tensor
 Weights = Mapping[str, Tensor]
 
 
-def rates(loss: Callable[[Weights], Tensor], weights: Weights) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rates of named weights: minus the gradient of the loss; zero for weights on which it does not
-    depend.
+def rates(
+    loss: Callable[[Weights], Tensor], weights: Weights
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Rates of named weights: minus the gradient of the loss; zero for weights on which
+    it does not depend.
     """
     held = {n: w.detach().requires_grad_() for n, w in weights.items()}
     total = loss(held)
@@ -63,7 +65,9 @@ def integrate(
 
     def split(y: np.ndarray) -> dict[str, Tensor]:
         parts = torch.as_tensor(y).split([s.numel() for s in shapes.values()])
-        return {n: x.reshape(s) for (n, s), x in zip(shapes.items(), parts, strict=True)}
+        return {
+            n: x.reshape(s) for (n, s), x in zip(shapes.items(), parts, strict=True)
+        }
 
     def joined(held: Weights) -> np.ndarray:
         return torch.cat([w.detach().flatten() for w in held.values()]).numpy()
@@ -74,7 +78,10 @@ def integrate(
         joined(weights),
         "DOP853",
         t_eval=[until] if at is None else at,
-        events=[lambda _, y, event=event: float(event(split(y))) for event in events.values()],
+        events=[
+            lambda _, y, event=event: float(event(split(y)))
+            for event in events.values()
+        ],
         rtol=rtol,
         atol=atol,
     )

@@ -1,5 +1,5 @@
-"""Checks of the `Learner` interface for students of other packages. Each requirement is checked at
-the first opportunity, and a violation is reported in one line.
+"""Checks of the `Learner` interface for students of other packages. Each requirement is
+checked at the first opportunity, and a violation is reported in one line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def length(system: Any, p: Any) -> int:
         return int(steps)
     every: Any = getattr(p, "eval_every", None)
     if not is_whole(every) or every < 1:
-        raise ParameterError(f"{system.name}: eval_every = {every!r}: must be a whole number >= 1")
+        raise ParameterError(
+            f"{system.name}: eval_every = {every!r}: must be a whole number >= 1"
+        )
     if system.clock is not None:
         increasing_times(system, p, np.unique([*range(0, steps, every)[:TIMES], steps]))
     return int(steps)
@@ -57,7 +59,9 @@ def increasing_times(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
         If they do not increase.
     """
     times = np.asarray(system.clock(p, steps))
-    if times.shape != steps.shape or not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+    if times.shape != steps.shape or not (
+        np.isfinite(times).all() and (np.diff(times) > 0).all()
+    ):
         raise ParameterError(
             f"{system.name}: clock(p, steps) does not advance with the {system.counter}s: "
             f"{', '.join(f'{t}' for t in times.ravel()[:3])}, ..."
@@ -66,19 +70,27 @@ def increasing_times(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
 
 
 def records(
-    system: Any, measured: Any, students: int, first: Mapping[str, np.ndarray] | None, step: int
+    system: Any,
+    measured: Any,
+    students: int,
+    first: Mapping[str, np.ndarray] | None,
+    step: int,
 ) -> dict[str, np.ndarray]:
     """Check measurements at a step; returns arrays with a first axis over the students.
 
     Raises
     ------
     ParameterError
-        If they differ from the system's ``meaning`` or from the first measurement, or are not
-        numbers.
+        If they differ from the system's ``meaning`` or from the first measurement, or
+        are not numbers.
     """
     who = f"{system.name}: measure() at {system.counter} {step}"
-    if not isinstance(measured, Mapping) or not all(isinstance(name, str) for name in measured):
-        raise ParameterError(f"{who}: must give quantities by name, not {type(measured).__name__}")
+    if not isinstance(measured, Mapping) or not all(
+        isinstance(name, str) for name in measured
+    ):
+        raise ParameterError(
+            f"{who}: must give quantities by name, not {type(measured).__name__}"
+        )
     if first is not None and measured.keys() != first.keys():
         changed = ", ".join(sorted(measured.keys() ^ first.keys()))
         raise ParameterError(f"{who}: gives other quantities than before: {changed}")
@@ -91,7 +103,11 @@ def records(
     for name, value in measured.items():
         try:
             made[name] = np.array(value, float)
-        except (TypeError, ValueError, RuntimeError) as error:  # torch, if gradients are tracked
+        except (
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # torch, if gradients are tracked
             raise ParameterError(
                 f"{who}: {name} is no array of numbers ({error_summary(error)})"
             ) from None
@@ -110,24 +126,29 @@ def records(
 
 
 def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
-    """Function that says what a stored run lacks of the measurements of its parameters; errors as
-    in `length`.
+    """Function that says what a stored run lacks of the measurements of its parameters;
+    errors as in `length`.
     """
     last = length(system, p)
 
     def lacking(run: xr.Dataset) -> str:
         steps = [*range(0, last, p.eval_every), last] if system.time else []
         at = (
-            run.variables[system.counter].values.tolist() if system.counter in run.variables else []
+            run.variables[system.counter].values.tolist()
+            if system.counter in run.variables
+            else []
         )
-        over = {name: (system.time, *system.dimensions.get(name, ())) for name in system.meaning}
+        over = {
+            name: (system.time, *system.dimensions.get(name, ()))
+            for name in system.meaning
+        }
         other = [
-            n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)
+            n
+            for n, v in run.data_vars.items()
+            if system.time and v.dims != over.get(n, v.dims)
         ]
         if at != steps or other:
-            return (
-                f"lacks measurements of {system.counter} 0 to {last}, as these parameters have them"
-            )
+            return f"lacks measurements of {system.counter} 0 to {last}, as these parameters have them"
         return ""
 
     return lacking
@@ -139,19 +160,24 @@ def checkpoint(system: Any, p: Any, state: State) -> None:
     Raises
     ------
     ParameterError
-        If its step is none of the run, or measurements until then are missing or of another kind.
+        If its step is none of the run, or measurements until then are missing or of
+        another kind.
     """
     last = length(system, p)
     step = state["step"]
     made, at = state["records"], state["times"]
     if not is_whole(step) or not 0 <= step <= last:
-        raise ParameterError(f"is at {system.counter} {step!r}, the run has 0 to {last}")
+        raise ParameterError(
+            f"is at {system.counter} {step!r}, the run has 0 to {last}"
+        )
     every = p.eval_every if system.time else 1
     times = [*range(0, step, every)] if system.time else []
     if not isinstance(made, dict) or not isinstance(state["learner"], dict):
         raise ParameterError("has no state and measurements by name")
     if at not in (times, [*times, step]) or {len(v) for v in made.values()} - {len(at)}:
-        raise ParameterError(f"has not the measurements of {system.counter} 0, {every}, ...")
+        raise ParameterError(
+            f"has not the measurements of {system.counter} 0, {every}, ..."
+        )
     first = None
     for k, number in enumerate(at):
         record = {name: v[None, k].numpy() for name, v in made.items()}
@@ -161,8 +187,8 @@ def checkpoint(system: Any, p: Any, state: State) -> None:
 
 @contextlib.contextmanager
 def named(what: str) -> Iterator[None]:
-    """Context manager: begin the message of a storage error with the quantity and student it
-    concerns.
+    """Context manager: begin the message of a storage error with the quantity and
+    student it concerns.
     """
     try:
         yield
@@ -184,13 +210,18 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
 
 
 def resumable(
-    system: Any, learner: Learner, again: Callable[[], Learner] | None, students: int, number: int
+    system: Any,
+    learner: Learner,
+    again: Callable[[], Learner] | None,
+    students: int,
+    number: int,
 ) -> None:
-    """Check that a resumed run is the same run: this learner and a new one from ``again`` make step
-    ``number`` from the same saved states, and end in the same states and measurements. Without
-    ``again`` this one makes step 1 twice. At step 1 the global random generators differ, so that a
-    student that draws from them is found. Afterwards the learner is as before. With a GPU, where
-    sums may round in another order, no step is made.
+    """Check that a resumed run is the same run: this learner and a new one from
+    ``again`` make step ``number`` from the same saved states, and end in the same
+    states and measurements. Without ``again`` this one makes step 1 twice. At step 1
+    the global random generators differ, so that a student that draws from them is
+    found. Afterwards the learner is as before. With a GPU, where sums may round in
+    another order, no step is made.
 
     Raises
     ------
@@ -241,13 +272,17 @@ DRAWING = (np.random.Generator, random.Random, torch.Generator)
 
 
 def attributes(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
-    """Attributes of a student and of its parts that a step may change: numbers and states of random
-    generators, by dotted name.
+    """Attributes of a student and of its parts that a step may change: numbers and
+    states of random generators, by dotted name.
     """
     if isinstance(of, int | float):
         return {name: of}
     if isinstance(of, DRAWING):
-        return {name: of.get_state() if isinstance(of, torch.Generator) else pickle.dumps(of)}
+        return {
+            name: of.get_state()
+            if isinstance(of, torch.Generator)
+            else pickle.dumps(of)
+        }
     parts = dict(enumerate(of)) if isinstance(of, list | tuple) else of
     parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
     found: dict[str, Any] = {}
@@ -267,7 +302,9 @@ def state(system: Any, learner: Learner, b: int) -> State:
     try:
         saved = learner.state(b)
     except Exception as error:  # foreign code may raise anything
-        raise ParameterError(f"{system.name}: state() fails: {error_summary(error)}") from error
+        raise ParameterError(
+            f"{system.name}: state() fails: {error_summary(error)}"
+        ) from error
     if not isinstance(saved, dict):
         raise ParameterError(
             f"{system.name}: state() gives {type(saved).__name__}, must be a dictionary"
@@ -284,7 +321,9 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
         If the states are of another student, or restoring fails or changes them.
     """
     if not all(_fit(state(system, learner, b), s) for b, s in enumerate(states)):
-        raise ParameterError(f"{system.name}: a state has other shapes than the student")
+        raise ParameterError(
+            f"{system.name}: a state has other shapes than the student"
+        )
     try:
         learner.load(states)
     except Exception as error:  # foreign code may raise anything
@@ -299,8 +338,8 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
 
 
 def _fit(one: Any, two: Any) -> bool:
-    """Whether the arrays that a fresh state shares with another have the same shapes; numbers may
-    have become arrays.
+    """Whether the arrays that a fresh state shares with another have the same shapes;
+    numbers may have become arrays.
     """
     if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
         return one.ndim == 0 or one.shape == two.shape
@@ -318,7 +357,10 @@ def alike(one: Any, two: Any) -> bool:
         same = isinstance(two, list | tuple) and len(one) == len(two)
         return same and all(map(alike, one, two))
     if isinstance(one, torch.Tensor):
-        if not isinstance(two, torch.Tensor) or (one.shape, one.dtype) != (two.shape, two.dtype):
+        if not isinstance(two, torch.Tensor) or (one.shape, one.dtype) != (
+            two.shape,
+            two.dtype,
+        ):
             return False
         one, two = one.detach().cpu(), two.detach().cpu()
         return bool(((one == two) | ((one != one) & (two != two))).all())

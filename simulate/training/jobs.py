@@ -27,8 +27,8 @@ PROBED_SECONDS = 3.0  # time for trying settings beforehand
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that are trained together. A job is picklable and may be executed twice: finished runs
-    are skipped.
+    """Runs that are trained together. A job is picklable and may be executed twice:
+    finished runs are skipped.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class Job:
     epochs : int
         Number of epochs.
     work : callable
-        ``work(tick, wait)`` writes finished runs to the store and calls ``tick(epochs done)``. It
-        returns False if another process is training some of them; with ``wait`` it waits for that
-        process.
+        ``work(tick, wait)`` writes finished runs to the store and calls ``tick(epochs
+        done)``. It returns False if another process is training some of them; with
+        ``wait`` it waits for that process.
     memory : float
         Peak memory in bytes.
     setting : str
@@ -65,18 +65,24 @@ class Job:
 Failures = list[tuple[Job, Exception]]
 
 
-def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = True) -> Failures:
-    """Execute the jobs in a process pool; returns those that failed, each with its error.
+def carry_out(
+    jobs: Sequence[Job], workers: int | None = None, progress: bool = True
+) -> Failures:
+    """Execute the jobs in a process pool; returns those that failed, each with its
+    error.
 
-    If a worker process dies, unfinished jobs are started again; after a second death they run one
-    at a time, which identifies the job that fails.
+    If a worker process dies, unfinished jobs are started again; after a second death
+    they run one at a time, which identifies the job that fails.
     """
     failures: Failures = []
     waiting = list(jobs)
     memory = max((job.memory for job in jobs), default=0)
     if progress:
         announce(jobs, pool.at_once(len(jobs), workers, memory))
-    for wait in (False, True):  # first free jobs, then those that other processes were working on
+    for wait in (
+        False,
+        True,
+    ):  # first free jobs, then those that other processes were working on
         if not waiting:
             break
         try:
@@ -91,17 +97,26 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
             )
         except TerminatedWorkerError:
             warnings.warn(
-                "a worker process died; its unfinished jobs are started again", stacklevel=2
+                "a worker process died; its unfinished jobs are started again",
+                stacklevel=2,
             )
             continue
         failures += [
-            (job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)
+            (job, e)
+            for job, e in zip(waiting, outcomes, strict=True)
+            if isinstance(e, Exception)
         ]
-        waiting = [job for job, done in zip(waiting, outcomes, strict=True) if done is False]
+        waiting = [
+            job for job, done in zip(waiting, outcomes, strict=True) if done is False
+        ]
     for job in waiting:
         try:
             (outcome,) = pool.run(
-                [functools.partial(_attempt, job, True)], [job.epochs], 1, progress, alone=True
+                [functools.partial(_attempt, job, True)],
+                [job.epochs],
+                1,
+                progress,
+                alone=True,
             )
         except TerminatedWorkerError:
             outcome = RuntimeError("its worker process died again")
@@ -111,7 +126,9 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
 
 
 def _what(jobs: Sequence[Job]) -> str:
-    """Label of a progress bar: how many students are trained at once, all by the same epochs."""
+    """Label of a progress bar: how many students are trained at once, all by the same
+    epochs.
+    """
     students = sum(len(job.places) for job in jobs)
     return f"training {students} students" if students > 1 else "training"
 
@@ -120,7 +137,10 @@ def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:
     """Jobs not reported as failed whose runs are missing in the store."""
     failed = {id(job) for job, _ in failures}
     return [
-        (job, FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"))
+        (
+            job,
+            FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"),
+        )
         for job in jobs
         if id(job) not in failed
         and (missing := [place for place in job.places if not place.exists()])
@@ -136,8 +156,8 @@ def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
 
 
 def announce(jobs: Sequence[Job], workers: int | None) -> None:
-    """Print the estimated duration of the jobs on stderr if it is long. ``workers`` is the number
-    of parallel jobs; None on a cluster.
+    """Print the estimated duration of the jobs on stderr if it is long. ``workers`` is
+    the number of parallel jobs; None on a cluster.
     """
     with pool.sharing(workers or pool.cores()):
         seconds = estimate(jobs)
@@ -156,15 +176,17 @@ def announce(jobs: Sequence[Job], workers: int | None) -> None:
 
 
 def estimate(jobs: Sequence[Job]) -> float:
-    """Estimated serial time of the jobs in seconds. A few settings are tried; the others are
-    assigned their mean time per epoch. Zero if none could be tried.
+    """Estimated serial time of the jobs in seconds. A few settings are tried; the
+    others are assigned their mean time per epoch. Zero if none could be tried.
     """
     settings = {job.setting: job.probe for job in jobs if job.probe is not None}
     order = sorted(settings)
     random.Random(0).shuffle(order)  # grids are ordered by cost
     started, seconds = time.monotonic(), {}
     for setting in order:
-        with contextlib.suppress(Exception):  # the training itself will report the error
+        with contextlib.suppress(
+            Exception
+        ):  # the training itself will report the error
             probe = settings[setting]
             assert probe is not None
             seconds[setting] = probe()
@@ -178,14 +200,19 @@ def duration(seconds: float) -> str:
     """Duration in words, to two digits."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.2g} hours" if seconds < 172800 else f"{seconds / 86400:.2g} days"
+    return (
+        f"{seconds / 3600:.2g} hours"
+        if seconds < 172800
+        else f"{seconds / 86400:.2g} days"
+    )
 
 
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
-    """As `carry_out`, on the workers of a dask scheduler, which must have access to the same store.
+    """As `carry_out`, on the workers of a dask scheduler, which must have access to the
+    same store.
 
-    Use on trusted networks only: dask messages are pickles, so that anyone with access to the
-    scheduler can run arbitrary code here and on the workers.
+    Use on trusted networks only: dask messages are pickles, so that anyone with access
+    to the scheduler can run arbitrary code here and on the workers.
 
     Raises
     ------
@@ -205,16 +232,19 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
             address, timeout="10s", set_as_default=False
         )  # a failed client must not remain the default
     except (OSError, ValueError) as error:
-        raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
+        raise ParameterError(
+            f"--scheduler {address}: no scheduler answers ({error})"
+        ) from None
     failures: Failures = []
-    # If the connection to the scheduler is lost, dask prints tracebacks and treats jobs as done:
-    # see `_lost`.
+    # If the connection to the scheduler is lost, dask prints tracebacks and treats jobs
+    # as done: see `_lost`.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     if progress:
         announce(jobs, None)
     with client, bar("training", len(jobs), "job", show=progress) as shown:
         futures = {
-            # With a key that another client uses, too, dask would return that client's result.
+            # With a key that another client uses, too, dask would return that client's
+            # result.
             client.submit(_on_worker, job, key=f"{job.name}-{uuid.uuid4().hex}"): job
             for job in jobs
         }
@@ -230,6 +260,7 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
 def _on_worker(job: Job) -> None:
     import dask
 
-    # The files are private to a job; otherwise xarray would request a lock from the cluster.
+    # The files are private to a job; otherwise xarray would request a lock from the
+    # cluster.
     with pool.one_thread(), dask.config.set(scheduler="synchronous"):
         job.work(lambda epochs: None, True)

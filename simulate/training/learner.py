@@ -16,18 +16,19 @@ State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 
 
 class Learner(Protocol):
-    """A stack of students under training, one per seed. It does not handle files, time or progress.
+    """A stack of students under training, one per seed. It does not handle files, time
+    or progress.
 
-    A step must depend only on the state, the seeds and its number, so that a resumed run continues
-    exactly like an uninterrupted one.
+    A step must depend only on the state, the seeds and its number, so that a resumed
+    run continues exactly like an uninterrupted one.
     """
 
     def step(self, number: int) -> None:
         """Perform training step ``number`` (0, 1, ...) of all students."""
 
     def measure(self) -> Mapping[str, Any]:
-        """Current values of the quantities in the system's ``meaning``, each with a first axis over
-        students.
+        """Current values of the quantities in the system's ``meaning``, each with a
+        first axis over students.
         """
         return {}
 
@@ -36,7 +37,9 @@ class Learner(Protocol):
         return {}
 
     def load(self, states: Sequence[State]) -> None:
-        """Restore the states of all students, which must have made the same number of steps."""
+        """Restore the states of all students, which must have made the same number of
+        steps.
+        """
 
     def finish(self, b: int) -> Mapping[str, Any]:
         """Final results of one student to be added to its records, as for
@@ -46,8 +49,9 @@ class Learner(Protocol):
 
 
 class Unstacked(Learner):
-    """Adapter for students without a stack axis: runs several side by side. ``kind(p, seed, device,
-    dtype, **own)`` makes one student, with `state` and `load` for a single student.
+    """Adapter for students without a stack axis: runs several side by side. ``kind(p,
+    seed, device, dtype, **own)`` makes one student, with `state` and `load` for a
+    single student.
     """
 
     def __init__(
@@ -69,7 +73,10 @@ class Unstacked(Learner):
     def measure(self) -> Mapping[str, Any]:
         """Stacked measurements of all students."""
         measured = [member.measure() for member in self.members]
-        return {name: np.stack([as_array(f[name]) for f in measured]) for name in measured[0]}
+        return {
+            name: np.stack([as_array(f[name]) for f in measured])
+            for name in measured[0]
+        }
 
     def state(self, b: int) -> State:
         """State of one student."""
@@ -86,7 +93,8 @@ class Unstacked(Learner):
 
 
 class Clamped(Learner):
-    """Students of another learner with some weights clamped, at the start and after every step.
+    """Students of another learner with some weights clamped, at the start and after
+    every step.
 
     Parameters
     ----------
@@ -95,8 +103,8 @@ class Clamped(Learner):
     students : int
         Number of students.
     values : mapping of str to float
-        Fixed values by name of a weight in a student's `state`: all entries (``w``), one entry of
-        the first axis (``theta[1]``) or several (``w[4:8]``).
+        Fixed values by name of a weight in a student's `state`: all entries (``w``),
+        one entry of the first axis (``theta[1]``) or several (``w[4:8]``).
 
     Raises
     ------
@@ -104,9 +112,15 @@ class Clamped(Learner):
         If there is no such weight.
     """
 
-    def __init__(self, learner: Learner, students: int, values: Mapping[str, float]) -> None:
+    def __init__(
+        self, learner: Learner, students: int, values: Mapping[str, float]
+    ) -> None:
         self.learner, self.students, self.values = learner, students, values
-        self.measure, self.state, self.finish = learner.measure, learner.state, learner.finish  # type: ignore[method-assign]
+        self.measure, self.state, self.finish = (
+            learner.measure,
+            learner.state,
+            learner.finish,
+        )  # type: ignore[method-assign]
         self._clamp()
 
     def step(self, number: int) -> None:
@@ -126,10 +140,14 @@ class Clamped(Learner):
             name, first, last = parts.groups() if parts else (text, None, None)
             weights = dict(_tensors(state))
             length = next(iter(weights[name].shape), 0) if name in weights else 0
-            if name not in weights or (first and int(last or first) >= length + bool(last)):
+            if name not in weights or (
+                first and int(last or first) >= length + bool(last)
+            ):
                 known = ", ".join(f"{n} {tuple(w.shape)}" for n, w in weights.items())
                 raise ParameterError(f"held: no weight {text}; there are {known}")
-            place = ... if first is None else slice(int(first), int(last or int(first) + 1))
+            place = (
+                ... if first is None else slice(int(first), int(last or int(first) + 1))
+            )
             weights[name][place] = value
         self.learner.load(states)
 
@@ -144,7 +162,9 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
 
 def as_array(value: Any) -> np.ndarray:
     """A number, array or tensor as an array; tensors in double precision."""
-    return np.asarray(value.cpu().double() if isinstance(value, torch.Tensor) else value)
+    return np.asarray(
+        value.cpu().double() if isinstance(value, torch.Tensor) else value
+    )
 
 
 def losses(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -155,10 +175,11 @@ def losses(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 class Descent:
-    """Gradient descent, also with momentum, with the interface of `torch.optim`; bit for bit the
-    same steps as `torch.optim.SGD`.
+    """Gradient descent, also with momentum, with the interface of `torch.optim`; bit
+    for bit the same steps as `torch.optim.SGD`.
 
-    Used because torch's optimisers load torch's compiler, which takes two seconds per process.
+    Used because torch's optimisers load torch's compiler, which takes two seconds per
+    process.
     """
 
     def __init__(
@@ -193,7 +214,11 @@ class Descent:
         """One descent step with the current gradients."""
         for k, w in enumerate(self.weights):
             if w.grad is not None:
-                slope = w.grad.add(w, alpha=self.weight_decay) if self.weight_decay else w.grad
+                slope = (
+                    w.grad.add(w, alpha=self.weight_decay)
+                    if self.weight_decay
+                    else w.grad
+                )
                 w.add_(self._moved(k, slope), alpha=-self.lr)
 
     def _moved(self, k: int, slope: torch.Tensor) -> torch.Tensor:
@@ -204,7 +229,11 @@ class Descent:
             self.kept[k].mul_(self.momentum).add_(slope)
         else:
             self.kept[k] = slope.clone()
-        return slope.add(self.kept[k], alpha=self.momentum) if self.nesterov else self.kept[k]
+        return (
+            slope.add(self.kept[k], alpha=self.momentum)
+            if self.nesterov
+            else self.kept[k]
+        )
 
     def state_dict(self) -> State:
         """Momentum of every weight that has any."""
@@ -251,8 +280,8 @@ class Member:
 
 
 class Module(Member):
-    """Base class of a student that is a torch module with an optimiser; its state consists
-    of both. Its loss is that of the batch of a step.
+    """Base class of a student that is a torch module with an optimiser; its state
+    consists of both. Its loss is that of the batch of a step.
     """
 
     student: Any
@@ -271,7 +300,10 @@ class Module(Member):
 
     def state(self) -> State:
         """Weights and optimiser state."""
-        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {
+            "student": self.student.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
 
     def load(self, state: State) -> None:
         """Restore a state."""

@@ -1,5 +1,5 @@
-"""Students of any kind under any optimiser: steps of `theory.dynamics.optimisers`, whose memory is stored
-beside the weights.
+"""Students of any kind under any optimiser: steps of `theory.dynamics.optimisers`,
+whose memory is stored beside the weights.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from theory.dynamics.optimisers import Optimiser, Steps
 from theory.call.parameters import ParameterError, shown
+from theory.dynamics.optimisers import Optimiser, Steps
 
 PREFIX = "optimizer."  # of names in a student's state
 
@@ -47,14 +47,18 @@ class Moves:
     def __init__(self, how: Optimiser | None, eta: float, steps: int) -> None:
         self.steps = Steps(how or Optimiser(), eta, steps)
 
-    def __call__(self, weights: list[np.ndarray], gradients: list[np.ndarray]) -> list[np.ndarray]:
+    def __call__(
+        self, weights: list[np.ndarray], gradients: list[np.ndarray]
+    ) -> list[np.ndarray]:
         """The weights after one step."""
         moved = self.steps([w[None] for w in weights], [g[None] for g in gradients])
         return [np.asarray(w[0]) for w in moved]
 
     def state(self) -> dict[str, Any]:
         """The optimiser's memory, under names that no weight has."""
-        remembered: dict[str, Any] = {f"{PREFIX}number": torch.tensor(self.steps.number)}
+        remembered: dict[str, Any] = {
+            f"{PREFIX}number": torch.tensor(self.steps.number)
+        }
         for name in ("first", "second"):
             for k, x in enumerate(getattr(self.steps, name)):
                 remembered[f"{PREFIX}{name}.{k}"] = torch.from_numpy(x.copy())
@@ -68,4 +72,6 @@ class Moves:
             places = sorted(
                 int(key.removeprefix(prefix)) for key in state if key.startswith(prefix)
             )
-            setattr(self.steps, name, [state[f"{prefix}{k}"].numpy().copy() for k in places])
+            setattr(
+                self.steps, name, [state[f"{prefix}{k}"].numpy().copy() for k in places]
+            )

@@ -1,4 +1,6 @@
-"""The one training loop: plan the runs that are missing, carry them out, read the store back."""
+"""The one training loop: plan the runs that are missing, carry them out, read the store
+back.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate.training import arguments, interface_checks, jobs
 from simulate.store import checkpoints, joined_runs, runs, storage
+from simulate.training import arguments, interface_checks, jobs
 from simulate.training import device as devices
 from simulate.training.learner import Clamped, Learner
 from simulate.training.stack import Run, seconds_per_step, train_stack
@@ -26,8 +28,8 @@ PRECISIONS = ("float32", "float64")
 
 
 def records(p: Any, numbers: int) -> float:
-    """Memory in bytes for a given number of recorded values per measurement: stored, stacked,
-    packed, written.
+    """Memory in bytes for a given number of recorded values per measurement: stored,
+    stacked, packed, written.
     """
     return (steps_of(p) // p.eval_every + 2) * 4 * 8 * numbers
 
@@ -57,37 +59,38 @@ class System:
     meaning : mapping
         Measured quantities and their meanings.
     memory : callable
-        ``memory(p, itemsize)``: peak memory of one run in bytes, with ``itemsize`` bytes per
-        weight.
+        ``memory(p, itemsize)``: peak memory of one run in bytes, with ``itemsize``
+        bytes per weight.
     dimensions : mapping
         Extra dimensions of a measured quantity.
     time : str or None
-        Time dimension of the measurements, made every ``p.eval_every`` steps; None if only final
-        results are recorded (`Learner.finish`). By default that of `theory.call.parameters.Stepped`
-        parameters, otherwise the step number.
+        Time dimension of the measurements, made every ``p.eval_every`` steps; None if
+        only final results are recorded (`Learner.finish`). By default that of
+        `theory.call.parameters.Stepped` parameters, otherwise the step number.
     clock : callable, optional
-        ``clock(p, steps)`` converts steps to the unit of ``time``; `elapsed` by default, if the
-        parameters are `Stepped`.
+        ``clock(p, steps)`` converts steps to the unit of ``time``; `elapsed` by
+        default, if the parameters are `Stepped`.
     counter : str
         Name of a step; by default as the field that counts them, without its s.
     length : callable
         ``length(p)``: number of steps of a run; by default the field that counts them.
     sweep_parameter : str
-        Parameter, if any, that is a dimension of results; `train` accepts several values of it.
+        Parameter, if any, that is a dimension of results; `train` accepts several
+        values of it.
     stack : int
-        Number of seeds trained together on a GPU. On the CPU it is one, as every seed has its own
-        core.
+        Number of seeds trained together on a GPU. On the CPU it is one, as every seed
+        has its own core.
     joint : bool
-        Whether a stack also spans the values of `sweep_parameter`, and is trained together on the
-        CPU, too; ``make`` then gets one Parameters per seed, in a list.
+        Whether a stack also spans the values of `sweep_parameter`, and is trained
+        together on the CPU, too; ``make`` then gets one Parameters per seed, in a list.
     default_dtype : str or None
-        Default precision, which is then omitted from the stored configuration. Without it the
-        default is single precision, always stored.
+        Default precision, which is then omitted from the stored configuration. Without
+        it the default is single precision, always stored.
     devices : tuple of str
         Supported types of devices; all if empty.
     identity : callable
-        ``identity(p, **own)``: what identifies a run in addition to parameters and precision;
-        ``own`` are options of this kind of student.
+        ``identity(p, **own)``: what identifies a run in addition to parameters and
+        precision; ``own`` are options of this kind of student.
     finite : str
         Quantity that becomes infinite or NaN if the learning rate is too large.
     settings : mapping
@@ -97,10 +100,11 @@ class System:
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
     data : callable, optional
-        ``data(p, content, file)``: parameters and options of `train` for data in a file.
+        ``data(p, content, file)``: parameters and options of `train` for data in a
+        file.
     held : mapping of str to float
-        Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the
-        students of ``flow.held(w=0.3)``.
+        Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]":
+        0.3})`` trains the students of ``flow.held(w=0.3)``.
     """
 
     name: str
@@ -128,7 +132,9 @@ class System:
 
     def __post_init__(self) -> None:
         """Names and clock that follow from the parameters, where none are given."""
-        counter = self.counter or getattr(self.parameters, "LENGTH", "steps").removesuffix("s")
+        counter = self.counter or getattr(
+            self.parameters, "LENGTH", "steps"
+        ).removesuffix("s")
         usual = getattr(self.parameters, "TIME", counter)
         object.__setattr__(self, "counter", counter)
         if self.time == "":
@@ -159,44 +165,47 @@ class System:
     ) -> xr.Dataset:
         """Train one student per seed.
 
-        Finished seeds are read from the store. An interrupted run continues from its last
-        checkpoint (on the CPU bit for bit like an uninterrupted one).
+        Finished seeds are read from the store. An interrupted run continues from its
+        last checkpoint (on the CPU bit for bit like an uninterrupted one).
 
         Parameters
         ----------
         p : Parameters
             Model and training settings.
         seeds : iterable of int, or int
-            Seeds, or their number counted from 0. Each fixes task, data and initial weights.
+            Seeds, or their number counted from 0. Each fixes task, data and initial
+            weights.
         until : float, optional
-            Run length in the model's time instead of steps; also under the name of the time
-            (``alpha=``, ``t=``).
+            Run length in the model's time instead of steps; also under the name of the
+            time (``alpha=``, ``t=``).
         store : path, optional
             Folder of stored runs; ``output/runs`` by default.
         device : str, optional
             Torch device; a GPU by default if there is one.
         dtype : torch.dtype or str, optional
-            ``float32`` or ``float64``; by default `default_dtype`, or else single precision.
+            ``float32`` or ``float64``; by default `default_dtype`, or else single
+            precision.
         workers : int, optional
-            Number of parallel processes: by default one per core on the CPU, and one stack at a
-            time on a GPU.
+            Number of parallel processes: by default one per core on the CPU, and one
+            stack at a time on a GPU.
         progress : bool
             Progress bar on stderr.
         **own
-            Options of this kind of student, as for `identity`, and one or several values of the
-            `sweep_parameter`.
+            Options of this kind of student, as for `identity`, and one or several
+            values of the `sweep_parameter`.
 
         Returns
         -------
         Dataset
-            Variables in `meaning` over ``seed``, the swept parameter and time; parameters and
-            provenance as attributes.
+            Variables in `meaning` over ``seed``, the swept parameter and time;
+            parameters and provenance as attributes.
 
         Raises
         ------
         ParameterError
-            For invalid parameters, seeds, options, precision, device, store or workers; if the loss
-            does not stay finite; or if the student's code was changed since a run was interrupted.
+            For invalid parameters, seeds, options, precision, device, store or workers;
+            if the loss does not stay finite; or if the student's code was changed since
+            a run was interrupted.
         """
         if p is None:
             raise misfit("p", own or None, self.parameters)
@@ -205,17 +214,25 @@ class System:
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(
-            p, until if until is not None or self.time is None else own.pop(self.time, None)
+            p,
+            until
+            if until is not None or self.time is None
+            else own.pop(self.time, None),
         )
         values = own.pop(self.sweep_parameter, None)
         arguments.keywords(self, p, own)
         points = (
             [p]
             if values is None
-            else [p.replace(**{self.sweep_parameter: v}) for v in np.atleast_1d(values).tolist()]
+            else [
+                p.replace(**{self.sweep_parameter: v})
+                for v in np.atleast_1d(values).tolist()
+            ]
         )
         if len({q.as_json() for q in points}) < len(points):
-            raise ParameterError(f"{self.sweep_parameter} = {values}: a value is repeated")
+            raise ParameterError(
+                f"{self.sweep_parameter} = {values}: a value is repeated"
+            )
         how = {"store": store, "device": device, "dtype": dtype, **own}
         groups = [points] if self.joint else [[q] for q in points]
         planned = [job for group in groups for job in self.plan(group, seeds, **how)]
@@ -235,7 +252,9 @@ class System:
         dtype: torch.dtype | str | None = None,
         **own: Any,
     ) -> list[jobs.Job]:
-        """Jobs for unfinished runs, of one or a list of Parameters; errors as in `train`."""
+        """Jobs for unfinished runs, of one or a list of Parameters; errors as in
+        `train`.
+        """
         seeds = arguments.seeds(seeds)
         store = arguments.store(store)
         missing = []
@@ -245,7 +264,10 @@ class System:
             config = self.configuration(q, precision, **own)
             lack = interface_checks.lack(self, q)
             for s in seeds:
-                if runs.finished(storage.place(store, config, s), config, s, lack) is None:
+                if (
+                    runs.finished(storage.place(store, config, s), config, s, lack)
+                    is None
+                ):
                     missing.append(Run(q, config, s))
                 else:  # left if its writer was killed
                     checkpoints.drop_checkpoint(storage.place(store, config, s))
@@ -256,7 +278,9 @@ class System:
         with interface_checks.named(f"{self.name}: a run"):
             runs.content(xr.Dataset(attrs=self.provenance(config, p, seed)))
         size = 1 if where.type == "cpu" and not self.joint else self.stack
-        needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
+        needed = functools.partial(
+            self.memory, itemsize=torch.zeros((), dtype=precision).itemsize
+        )
         devices.require(needed, p, where, min(size, len(missing)))
         storage.writable(storage.place(store, run.config, run.seed) for run in missing)
         stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
@@ -291,7 +315,11 @@ class System:
             config = self.configuration(p, self.precision(dtype), **own)
             stored = [runs.read(storage.place(store, config, seed)) for seed in seeds]
             pairs = zip(seeds, stored, strict=True)
-            old = [str(k) for k, run in pairs if run.attrs.get("code", self.code) != self.code]
+            old = [
+                str(k)
+                for k, run in pairs
+                if run.attrs.get("code", self.code) != self.code
+            ]
             if old:
                 named = textwrap.shorten(", ".join(old), 40, placeholder=" ...")
                 warnings.warn(
@@ -304,7 +332,10 @@ class System:
         if not self.sweep_parameter:
             return parts[0]
         whole = xr.concat(
-            parts, dim=self.sweep_parameter, combine_attrs="drop_conflicts", join="exact"
+            parts,
+            dim=self.sweep_parameter,
+            combine_attrs="drop_conflicts",
+            join="exact",
         )
         return whole.assign_coords(
             {self.sweep_parameter: [getattr(p, self.sweep_parameter) for p in points]}
@@ -312,8 +343,8 @@ class System:
 
     @property
     def code(self) -> str:
-        """Digest of the package that defines these students. A run trained by other code is
-        reported when it is read; an interrupted one does not continue.
+        """Digest of the package that defines these students. A run trained by other
+        code is reported when it is read; an interrupted one does not continue.
         """
         return storage.code(self.memory, self.make)
 
@@ -328,7 +359,9 @@ class System:
         held = {"held": dict(self.held)} if self.held else {}
         identity = {**self.identity(p, **own), **held}
         try:
-            return storage.configuration(self.name, self.until(p), **precision, **identity)
+            return storage.configuration(
+                self.name, self.until(p), **precision, **identity
+            )
         except (TypeError, ValueError) as error:
             if isinstance(error, ParameterError):
                 raise
@@ -337,13 +370,14 @@ class System:
             ) from None
 
     def until(self, p: Any, until: float | None = None) -> Any:
-        """Parameters with the settings of this system and a run length that reaches a given time.
+        """Parameters with the settings of this system and a run length that reaches a
+        given time.
 
         Raises
         ------
         ParameterError
-            If the parameters belong to another system or contradict its settings, if the system has
-            no time, or if no run reaches that time.
+            If the parameters belong to another system or contradict its settings, if
+            the system has no time, or if no run reaches that time.
         """
         if not isinstance(p, self.parameters):
             raise misfit("p", p, self.parameters)

@@ -1,4 +1,6 @@
-"""Process pool: run independent jobs on the cores of this machine with one progress bar."""
+"""Process pool: run independent jobs on the cores of this machine with one progress
+bar.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ WATCH = "parent watch"
 
 def cores() -> int:
     """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 @contextlib.contextmanager
 def sharing(workers: int) -> Iterator[None]:
-    """Context manager: limit the threads used here to the share of one of several parallel jobs."""
+    """Context manager: limit the threads used here to the share of one of several
+    parallel jobs.
+    """
     global _share
     before, _share = _share, max(1, cores() // max(1, workers))
     try:
@@ -50,8 +58,8 @@ def share() -> int:
 
 
 def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
-    """Number of parallel jobs: as many as requested (default: one per core) and as fit into
-    memory.
+    """Number of parallel jobs: as many as requested (default: one per core) and as fit
+    into memory.
     """
     workers = min(workers or cores(), jobs)
     if memory * workers > NEGLIGIBLE_BYTES:
@@ -61,8 +69,8 @@ def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Context manager: run torch on one thread. Parallel seeds are faster than threads within a
-    step, and the order of summation stays fixed.
+    """Context manager: run torch on one thread. Parallel seeds are faster than threads
+    within a step, and the order of summation stays fixed.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -74,8 +82,8 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping(when: Callable[[int], bool]) -> Iterator[None]:
-    """Context manager: interrupt a job in this process, like Ctrl-C, once ``when(work done)`` is
-    true; its checkpoint is kept.
+    """Context manager: interrupt a job in this process, like Ctrl-C, once ``when(work
+    done)`` is true; its checkpoint is kept.
     """
     global _stop
     before, _stop = _stop, when
@@ -100,15 +108,16 @@ def run(
     Parameters
     ----------
     jobs : list of callable
-        Picklable functions of ``tick``, which they call as ``tick(done)`` with the work done so
-        far.
+        Picklable functions of ``tick``, which they call as ``tick(done)`` with the work
+        done so far.
     sizes : list of int
         Work of each job, in the unit of ``tick``.
     workers : int, optional
-        Number of processes; by default the smaller of the numbers of cores and jobs. With one, the
-        jobs run in this process.
+        Number of processes; by default the smaller of the numbers of cores and jobs.
+        With one, the jobs run in this process.
     progress : bool
-        Progress bar on stderr; inside a command that shows progress, the command decides.
+        Progress bar on stderr; inside a command that shows progress, the command
+        decides.
     alone : bool
         Use a process even for a single job.
     memory : float
@@ -146,10 +155,13 @@ def run(
 
 
 def each(
-    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], what: str, unit: str
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    what: str,
+    unit: str,
 ) -> list[Any]:
-    """Map a picklable function over tuples of arguments on all cores; ``what`` and ``unit`` as for
-    `run`.
+    """Map a picklable function over tuples of arguments on all cores; ``what`` and
+    ``unit`` as for `run`.
     """
     jobs = [partial(_ticked, function, given) for given in arguments]
     return run(jobs, [1] * len(jobs), progress=False, what=what, unit=unit)
@@ -164,7 +176,11 @@ def _ticked(
 
 
 def _in_worker(
-    parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int
+    parent: int,
+    job: Callable[[Callable[[int], None]], Any],
+    done: Path,
+    k: int,
+    threads: int,
 ) -> Any:
     """Run a job in a worker process that ends with its parent in any case."""
     if not any(thread.name == WATCH for thread in threading.enumerate()):
@@ -180,13 +196,15 @@ def _in_worker(
     try:
         return _call(job, done, k, threads)
     finally:
-        # Between jobs there is nothing to save. SIGTERM, which a notebook's kernel sends to its
-        # children when it ends, therefore ends a worker at once instead of raising an exception,
-        # which would be printed.
+        # Between jobs there is nothing to save. SIGTERM, which a notebook's kernel
+        # sends to its children when it ends, therefore ends a worker at once instead of
+        # raising an exception, which would be printed.
         signal.signal(signal.SIGTERM, before)
 
 
-def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
+def _call(
+    job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int
+) -> Any:
     global _share
     counter = np.memmap(done, dtype=np.int64, mode="r+")
     _share = threads
@@ -202,8 +220,8 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
 
 @contextlib.contextmanager
 def one_line() -> Iterator[None]:
-    """Context manager: report a learning rate that overflows the students' precision in one line
-    instead of torch's traceback.
+    """Context manager: report a learning rate that overflows the students' precision in
+    one line instead of torch's traceback.
     """
     try:
         yield
@@ -217,11 +235,13 @@ def one_line() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_tracker() -> Iterator[None]:
-    """Suppress warnings of the process that cleans up after the pool; it reads the environment when
-    started.
+    """Suppress warnings of the process that cleans up after the pool; it reads the
+    environment when started.
     """
     before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker")))
+    os.environ["PYTHONWARNINGS"] = ",".join(
+        filter(None, (before, "ignore:resource_tracker"))
+    )
     try:
         yield
     finally:
@@ -232,7 +252,9 @@ def _quiet_tracker() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _counters(path: Path, sizes: list[int], what: str, unit: str, show: bool) -> Iterator[Path]:
+def _counters(
+    path: Path, sizes: list[int], what: str, unit: str, show: bool
+) -> Iterator[Path]:
     """Progress bar fed by a file of counters shared by all processes."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
     longest = max(sizes, default=0)  # of the jobs, their mean progress is shown

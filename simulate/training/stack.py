@@ -16,9 +16,9 @@ import xarray as xr
 from filelock import Timeout
 
 from simulate.store import checkpoints, runs, storage
+from simulate.store.storage import DeferSignals
 from simulate.training import interface_checks
 from simulate.training.learner import Learner, State
-from simulate.store.storage import DeferSignals
 from theory.call.parameters import ParameterError, Stepped, error_summary
 from theory.runtime import output
 
@@ -30,12 +30,14 @@ CHECKPOINT_SHARE = 0.05  # at most this share of the time is spent on checkpoint
 PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
 # Shared modules that define students, in addition to their own package.
 SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
-Records = dict[int, dict[str, np.ndarray]]  # by step and name; first axis over the students
+Records = dict[
+    int, dict[str, np.ndarray]
+]  # by step and name; first axis over the students
 
 
 class Run(NamedTuple):
-    """One student: parameters, what identifies them in the store, and its seed. Runs of one stack
-    have the same number of steps and measurements.
+    """One student: parameters, what identifies them in the store, and its seed. Runs of
+    one stack have the same number of steps and measurements.
     """
 
     p: Any
@@ -43,7 +45,9 @@ class Run(NamedTuple):
     seed: int
 
 
-def _learner(system: System, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
+def _learner(
+    system: System, members: Sequence[Run], *where: Any, **own: Any
+) -> Learner:
     """Learner of runs that are trained together."""
     points = [run.p for run in members]
     seeds = [run.seed for run in members]
@@ -89,11 +93,13 @@ def train_stack(
     tick: Callable[[int], None],
     wait: bool,
 ) -> bool:
-    """Train the runs of one job that no other process holds a lock on; returns whether all are
-    finished.
+    """Train the runs of one job that no other process holds a lock on; returns whether
+    all are finished.
     """
     places = [storage.place(store, run.config, run.seed) for run in members]
-    code = " ".join([system.code, output.digest(SHARED)])  # digest of the code of a step
+    code = " ".join(
+        [system.code, output.digest(SHARED)]
+    )  # digest of the code of a step
     with contextlib.ExitStack() as held:
         mine: dict[Path, tuple[Run, State]] = {}
         for run, path in zip(members, places, strict=True):
@@ -107,30 +113,50 @@ def train_stack(
             lack = interface_checks.lack(system, run.p)
             if runs.finished(path, run.config, run.seed, lack) is None:
                 mine[path] = run, _checkpoint(system, run, code, path)
-        # A stack is trained in lockstep, so that students that resume at different steps are
-        # trained one after the other.
+        # A stack is trained in lockstep, so that students that resume at different
+        # steps are trained one after the other.
         for start in sorted({state["step"] for _, state in mine.values()}):
-            states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
+            states = {
+                path: state
+                for path, (_, state) in mine.items()
+                if state["step"] == start
+            }
             stacked = {path: mine[path][0] for path in states}
-            made = functools.partial(_learner, system, [*stacked.values()], device, dtype, **own)
+            made = functools.partial(
+                _learner, system, [*stacked.values()], device, dtype, **own
+            )
             ours = storage.home(system.make).startswith("simulate.")
             learner = made()
             check = functools.partial(
-                interface_checks.resumable, system, learner, None if ours else made, len(stacked)
+                interface_checks.resumable,
+                system,
+                learner,
+                None if ours else made,
+                len(stacked),
             )
             if start:
                 _resume(system, learner, states)
             together = [state["records"] for state in states.values()]
             stacks = {
-                name: np.stack([made[name].numpy() for made in together]) for name in together[0]
+                name: np.stack([made[name].numpy() for made in together])
+                for name in together[0]
             }
             records = {
                 s: {name: values[:, k] for name, values in stacks.items()}
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
-            saving = functools.partial(_save, system, code, learner, records, stacked, check)
+            saving = functools.partial(
+                _save, system, code, learner, records, stacked, check
+            )
             results = _learn(
-                system, [*stacked.values()], learner, start, records, check, saving, tick
+                system,
+                [*stacked.values()],
+                learner,
+                start,
+                records,
+                check,
+                saving,
+                tick,
             )
             for path, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
@@ -148,13 +174,15 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
     Raises
     ------
     ParameterError
-        If the checkpoint was written by other code, as the run would then mix two versions, or
-        does not fit the run.
+        If the checkpoint was written by other code, as the run would then mix two
+        versions, or does not fit the run.
     """
     state = checkpoints.load_checkpoint(path, run.config, run.seed)
     file = path.with_suffix(".checkpoint")
     if state is not None and not {"step", "learner", "times", "records"} <= set(state):
-        warnings.warn(f"{file}: of another version of this toolkit; starting over", stacklevel=2)
+        warnings.warn(
+            f"{file}: of another version of this toolkit; starting over", stacklevel=2
+        )
         state = None
     if state is None:
         return {"step": 0, "times": [], "records": {}}
@@ -174,7 +202,9 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
 def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:
     """Restore a learner from checkpoints."""
     try:
-        interface_checks.load(system, learner, [state["learner"] for state in states.values()])
+        interface_checks.load(
+            system, learner, [state["learner"] for state in states.values()]
+        )
         for state in states.values():
             if "generators" in state:
                 checkpoints.set_generators(state["generators"])
@@ -193,8 +223,9 @@ def _save(
     check: Callable[[int], None],
     step: int,
 ) -> None:
-    """Write one checkpoint per seed, with the generators that all share. Students without a state
-    are trained again from the start; those that ``check`` refuses are not saved.
+    """Write one checkpoint per seed, with the generators that all share. Students
+    without a state are trained again from the start; those that ``check`` refuses are
+    not saved.
     """
     if 0 < step < system.length(next(iter(members.values())).p):
         with storage.defer_signals():
@@ -202,11 +233,17 @@ def _save(
     for b, (path, run) in enumerate(members.items()):
         if state := interface_checks.state(system, learner, b):
             kept = {
-                name: torch.as_tensor(np.stack([record[name][b] for record in records.values()]))
+                name: torch.as_tensor(
+                    np.stack([record[name][b] for record in records.values()])
+                )
                 for name in next(iter(records.values()), {})
             }
             said = {"step": step, "code": code, "learner": state}
-            said |= {"times": [*records], "records": kept, "generators": checkpoints.generators()}
+            said |= {
+                "times": [*records],
+                "records": kept,
+                "generators": checkpoints.generators(),
+            }
             with interface_checks.named(f"{system.name}: its state"):
                 checkpoints.save_checkpoint(path, run.config, run.seed, said)
 
@@ -221,15 +258,18 @@ def _learn(
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
-    """Training loop: step, measure and save until the end. Measurements are added to ``records``,
-    and ``tick`` is called after every step.
+    """Training loop: step, measure and save until the end. Measurements are added to
+    ``records``, and ``tick`` is called after every step.
     """
     p, many = members[0].p, len(members)
     length = system.length(p)
     saved, pause = time.monotonic(), CHECKPOINT_SECONDS
     begun = False
     # Overflow is detected below, by name.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
+    with (
+        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        DeferSignals() as patience,
+    ):
         try:
             while True:
                 if (
@@ -238,7 +278,9 @@ def _learn(
                     and step not in records
                 ):
                     first = records[min(records)] if records else None
-                    made = interface_checks.records(system, learner.measure(), many, first, step)
+                    made = interface_checks.records(
+                        system, learner.measure(), many, first, step
+                    )
                     for run, now in zip(members, made[system.finite], strict=True):
                         _stay_finite(system, run.p, step, now, first is None)
                     records[step] = made
@@ -257,7 +299,9 @@ def _learn(
                     pause = CHECKPOINT_SECONDS * max(1, (saved - now) / usual)
                 if step == length:
                     return [
-                        _whole(system, run.p, learner, _dataset(system, run, records, b), b)
+                        _whole(
+                            system, run.p, learner, _dataset(system, run, records, b), b
+                        )
                         for b, run in enumerate(members)
                     ]
                 with patience.step():
@@ -273,7 +317,9 @@ def _learn(
             raise
 
 
-def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = False) -> None:
+def _stay_finite(
+    system: System, p: Any, step: int, now: Any, first: bool = False
+) -> None:
     """Raise an error if the loss is not finite.
 
     Raises
@@ -314,7 +360,9 @@ def _dataset(system: System, run: Run, records: Records, b: int) -> xr.Dataset:
     return p.timed(made) if isinstance(p, Stepped) else made
 
 
-def _whole(system: System, p: Any, learner: Learner, records: xr.Dataset, b: int) -> xr.Dataset:
+def _whole(
+    system: System, p: Any, learner: Learner, records: xr.Dataset, b: int
+) -> xr.Dataset:
     """Records of one student together with its final results."""
     result = records.assign(learner.finish(b))
     if system.time is None:

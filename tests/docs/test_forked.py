@@ -1,4 +1,6 @@
-"""Commands of pages are forked from a server, or run as usual where there is none; figures."""
+"""Commands of pages are forked from a server, or run as usual where there is none;
+figures.
+"""
 
 import html
 import os
@@ -13,7 +15,9 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parents[2] / "docs" / "_extensions" / "forked.py"
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are forked on Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="pages are forked on Linux"
+)
 COMMAND = """
 import os, signal, sys, time
 print(sys.argv[1:], os.environ["WORD"], os.getcwd(), "forked" in sys.modules, flush=True)
@@ -46,7 +50,14 @@ def listening(tmp_path):
 def ask(tmp_path: Path, seconds: float) -> subprocess.Popen:
     """``python -m room.own SECONDS``, as a page runs it."""
     return subprocess.Popen(
-        [sys.executable, FILE, tmp_path / "at" / "socket", "-m", "room.own", str(seconds)],
+        [
+            sys.executable,
+            FILE,
+            tmp_path / "at" / "socket",
+            "-m",
+            "room.own",
+            str(seconds),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=tmp_path,
@@ -56,8 +67,9 @@ def ask(tmp_path: Path, seconds: float) -> subprocess.Popen:
 
 
 def test_a_command_is_forked(tmp_path, listening):
-    """With its arguments, environment, folder, output and exit code; it ends with who asked, or, as
-    the server, with the build. Ctrl-C interrupts it, though not the server.
+    """With its arguments, environment, folder, output and exit code; it ends with who
+    asked, or, as the server, with the build. Ctrl-C interrupts it, though not the
+    server.
     """
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER.format(listening.fileno())],
@@ -155,7 +167,12 @@ def building(tmp_path):
         options = ("-j", "2", "-q", *notebooks, tmp_path, tmp_path / "html")
         return subprocess.Popen(
             [sys.executable, "-c", first + BUILD, *options],
-            env={**os.environ, **paths, "TMPDIR": str(tmp_path / "temporary"), "WORD": "given"},
+            env={
+                **os.environ,
+                **paths,
+                "TMPDIR": str(tmp_path / "temporary"),
+                "WORD": "given",
+            },
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -174,9 +191,9 @@ def building(tmp_path):
     ids=["alone", "refused", "threads"],
 )
 def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
-    """And the commands of its pages, from a server that ends with it; also where cores may not be
-    chosen. Where a library has started threads the build has ordinary kernels. Figures are shown by
-    both.
+    """And the commands of its pages, from a server that ends with it; also where cores
+    may not be chosen. Where a library has started threads the build has ordinary
+    kernels. Figures are shown by both.
     """
     built = building(first, 1)  # what a command prints just before it ends may be lost
     _, errors = built.communicate(timeout=300)
@@ -190,7 +207,9 @@ def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
 
 
 def test_beside_threads_nothing_is_forked():
-    """Sphinx runs without a server, and a line says so; its pages are built in the long form."""
+    """Sphinx runs without a server, and a line says so; its pages are built in the long
+    form.
+    """
     ended = "forked.sphinx = lambda: sys.exit('DOCS_SERVER' in os.environ)\nforked.build([])"
     done = subprocess.run(
         [
@@ -206,8 +225,8 @@ def test_beside_threads_nothing_is_forked():
 
 
 def test_an_interrupted_build_leaves_nothing(tmp_path, building):
-    """By Ctrl-C, which all its processes receive: commands, server and folder are gone, and no
-    process but Sphinx has an error to report.
+    """By Ctrl-C, which all its processes receive: commands, server and folder are gone,
+    and no process but Sphinx has an error to report.
     """
     built = building(ALONE, 300)
     until = time.monotonic() + 60

@@ -53,17 +53,22 @@ def run(notebook, folder):
     """Execute all cells in a folder; stop at an error."""
     from nbclient import NotebookClient
 
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=600, resources={"metadata": {"path": str(folder)}}
+    ).execute()
 
 
 def test_a_page_becomes_a_notebook(notebooks, tmp_path):
-    """Links between pages are words, others stay; the first cell installs nothing here, and its
-    kernel's Python is the one that cells call.
+    """Links between pages are words, others stay; the first cell installs nothing here,
+    and its kernel's Python is the one that cells call.
     """
     book = made(notebooks, PAGE, "how_to/page", tmp_path)
     first, text, code = book.cells
     assert "%pip install" in first.source and code.metadata == {}
-    assert "Read *this*, *When to trust what* and [that](https://example.org/x.md)." in text.source
+    assert (
+        "Read *this*, *When to trust what* and [that](https://example.org/x.md)."
+        in text.source
+    )
     run(book, tmp_path)
     assert first.outputs == [] and code.outputs[0].text.strip() == sys.executable
 

@@ -40,7 +40,9 @@ def test_every_page_is_in_a_table_of_contents():
     """Every page is reachable from a table of contents."""
     listed = {ROOT / "docs" / "index.md"}
     for page in PAGES:
-        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S):
+        for tree in re.findall(
+            r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S
+        ):
             names = [x for x in tree.split("\n") if x and not x.startswith(":")]
             listed |= {page.parent / f"{name}.md" for name in names}
     assert listed == set(PAGES)
@@ -52,19 +54,28 @@ def test_pictures_have_alternative_texts():
         cells = re.findall(r"^```\{code-cell\}.*?^```", page.read_text(), re.M | re.S)
         for cell in cells:
             drawn = re.search(
-                r"^(figure, |figure$|figure = |Image\(|[a-z.]*result\.plot\()", cell, re.MULTILINE
+                r"^(figure, |figure$|figure = |Image\(|[a-z.]*result\.plot\()",
+                cell,
+                re.MULTILINE,
             )
             assert not drawn or "alt: " in cell, (page.name, cell[:80])
 
 
 def test_a_picture_that_an_executed_page_lacks_fails_the_build(monkeypatch, tmp_path):
-    """A warning for each, which the build turns into an error; none for a page that did not run."""
+    """A warning for each, which the build turns into an error; none for a page that did
+    not run.
+    """
     pytest.importorskip("sphinx", reason="Sphinx is not installed (extra docs)")
     monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
     pages = importlib.import_module("pages")
     (tmp_path / "a.md").write_text("    alt: 'One: \"rises\"'\n  alt: Two\n")
-    warnings, body = [], '<img class="x" src="a.png" alt="One: &quot;rises&quot;"/> alt="Two"'
-    monkeypatch.setattr(pages.logger, "warning", lambda text, alt, location: warnings.append(alt))
+    warnings, body = (
+        [],
+        '<img class="x" src="a.png" alt="One: &quot;rises&quot;"/> alt="Two"',
+    )
+    monkeypatch.setattr(
+        pages.logger, "warning", lambda text, alt, location: warnings.append(alt)
+    )
     for ran, missing in ((True, ["Two"]), (False, [])):
         app = types.SimpleNamespace()
         app.env = types.SimpleNamespace(
@@ -90,7 +101,9 @@ def test_readme_is_short():
     lines = text.splitlines()
     assert len(lines) < 100
     assert [x for x in lines if len(x) > 120] == []
-    assert [m.name for m in registry.TABLE.values() if m.name.split(".")[-1] not in text] == []
+    assert [
+        m.name for m in registry.TABLE.values() if m.name.split(".")[-1] not in text
+    ] == []
     targets = [t for t in LINK.findall(text) if "://" not in t]
     assert targets and [t for t in targets if not (ROOT / t).exists()] == []
 
@@ -99,8 +112,14 @@ def test_copies_of_figures_are_of_figures():
     """Every small copy has a commit, and is of a figure that some paper still has."""
     kept = ROOT / "docs/_static/kept"
     commits = json.loads((kept / "commits.json").read_text())
-    files = {f"{p.parent.name}/{p.stem.removeprefix('figure_')}" for p in kept.glob("*/*")}
-    figures = {f"{m.paper}/{name}" for m in registry.MODELS.values() for name in m.ledger().FIGURES}
+    files = {
+        f"{p.parent.name}/{p.stem.removeprefix('figure_')}" for p in kept.glob("*/*")
+    }
+    figures = {
+        f"{m.paper}/{name}"
+        for m in registry.MODELS.values()
+        for name in m.ledger().FIGURES
+    }
     assert set(commits) == files <= figures
 
 
@@ -123,12 +142,14 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
     (copy,) = tmp_path.rglob("*.png")
     with Image.open(copy) as small:
         assert small.size == (7 * figures.DPI, 3.5 * figures.DPI)
-        assert small.info["dpi"] == pytest.approx((figures.DPI, figures.DPI), rel=1e-3)  # per metre
+        assert small.info["dpi"] == pytest.approx(
+            (figures.DPI, figures.DPI), rel=1e-3
+        )  # per metre
 
 
 def test_a_thumbnail_is_the_first_panel(monkeypatch, tmp_path):
-    """With its title and labels, without the line above the panels and the panel beside it; the
-    copy that is kept has the same.
+    """With its title and labels, without the line above the panels and the panel beside
+    it; the copy that is kept has the same.
     """
     monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
     monkeypatch.setenv("DOCS_SOURCES", "here")
@@ -190,7 +211,9 @@ def test_a_copy_of_a_table_is_text(monkeypatch, tmp_path):
     monkeypatch.setattr(figures, "make", make)
     figures.keep(["cui2024"])
     assert (tmp_path / "cui2024/table_1.txt").read_text() == "solution  accuracy"
-    shown = figures.shown(None, "", figures.of_paper("cui2024")[0]["table_1"], "cui2024")
+    shown = figures.shown(
+        None, "", figures.of_paper("cui2024")[0]["table_1"], "cui2024"
+    )
     assert "```text\nsolution  accuracy\n```" in shown and "figure}" not in shown
 
 
@@ -210,7 +233,11 @@ def test_measurements_are_stored_with_their_commit(monkeypatch, tmp_path):
     more = len(measure.TABLES)
     own = [["Ratio 2. so."], *[["and so."]] * (1 + more), []]
     assert [t["notes"] for t in stored["tables"]] == own
-    commands = ["theory.benchmark", *["simulate.benchmark"] * (1 + more), "verify.start"]
+    commands = [
+        "theory.benchmark",
+        *["simulate.benchmark"] * (1 + more),
+        "verify.start",
+    ]
     assert [words[0] for words in asked] == commands
     assert [words[-1] for words in asked[2:-1]] == list(measure.TABLES)
 
@@ -268,7 +295,9 @@ def test_commands_know_their_flags(interface):
 
 
 def test_api_lists_every_module(interface):
-    """Each public module of the wings stands in exactly one group, and each group has a page."""
+    """Each public module of the wings stands in exactly one group, and each group has a
+    page.
+    """
     index = (ROOT / "docs/api/index.md").read_text()
     for wing in interface.WINGS:
         groups = interface._listed(wing)
@@ -280,13 +309,17 @@ def test_api_lists_every_module(interface):
 
 
 def test_sizes_are_counted(generated):
-    """Every stated system has a row, whose parts add up; shared students are not its own."""
+    """Every stated system has a row, whose parts add up; shared students are not its
+    own.
+    """
     rows = [line.split("|")[1:-1] for line in generated.sizes().splitlines()[2:]]
     named = {row[0].strip().strip("`") for row in rows}
     stated = {m.name for m in registry.TABLE.values() if m.stated and not m.package}
     assert named == stated
     for row in rows:
-        _, statement, *parts, whole = (int(x) if x.strip().isdigit() else 0 for x in row)
+        _, statement, *parts, whole = (
+            int(x) if x.strip().isdigit() else 0 for x in row
+        )
         assert sum(parts) == whole > parts[0] > statement and parts[2] > 0
     student = ROOT / "simulate/induction_heads/student.py"
     assert student in generated.imported([ROOT / "verify/induction_heads/bursty.py"])
@@ -302,23 +335,44 @@ def test_ledger_has_every_claim(generated):
 
 
 def test_pages_of_the_api_open_with_what_is_called(interface):
-    """Predictions and training before the rest, and modules that define them before others."""
-    theory, students = (interface.api(f"{wing}.state_tracking") for wing in ("theory", "simulate"))
+    """Predictions and training before the rest, and modules that define them before
+    others.
+    """
+    theory, students = (
+        interface.api(f"{wing}.state_tracking") for wing in ("theory", "simulate")
+    )
     calls = theory[: theory.index("## `theory.state_tracking`")]
-    assert calls.index("`Parameters <") < calls.index("`predict <") < calls.index("`c_omega <")
+    assert (
+        calls.index("`Parameters <")
+        < calls.index("`predict <")
+        < calls.index("`c_omega <")
+    )
     assert "`train <simulate.training.plan.System.train>`" in students
     assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
-        f"`{name} <" in interface.called("verify") for name in ("ensembles", "times.exponents")
+        f"`{name} <" in interface.called("verify")
+        for name in ("ensembles", "times.exponents")
     )
 
 
 def test_evidence_shows_why(generated, monkeypatch):
     """Where it is stored; and each row leads to the formulas that it tests."""
-    check = {"id": "late", "name": "late", "equation": "(15), dA_dalpha", "predicted": 1.0}
-    check |= {"measured": 1.2, "standard_error": None, "detectable": 0.2, "verdict": "limit"}
+    check = {
+        "id": "late",
+        "name": "late",
+        "equation": "(15), dA_dalpha",
+        "predicted": 1.0,
+    }
+    check |= {
+        "measured": 1.2,
+        "standard_error": None,
+        "detectable": 0.2,
+        "verdict": "limit",
+    }
     record = {"commit": "c", "seconds": 1, "checks": [check | {"why": "off by *much*"}]}
-    monkeypatch.setattr(generated.evidence, "load", lambda model: {"trajectories": record})
+    monkeypatch.setattr(
+        generated.evidence, "load", lambda model: {"trajectories": record}
+    )
     made = generated.verified("state_tracking")
     assert r"[off by \*much\*]{.note}" in made and "[limit]{.verdict .limit}" in made
     assert "[late]{#check-state-tracking-trajectories-late}" in made
@@ -337,8 +391,14 @@ def test_mathematics_becomes_mathml():
     from theory import state_tracking
 
     mathml = extension("mathml")
-    stacked = mathml.mathml(r"{W^{(1)}}_{m,n} \overline{C} \left(N - 1\right)", "inline", None)
-    assert "<msubsup>" in stacked and "\u203e" in stacked and 'stretchy="true" fence' not in stacked
+    stacked = mathml.mathml(
+        r"{W^{(1)}}_{m,n} \overline{C} \left(N - 1\right)", "inline", None
+    )
+    assert (
+        "<msubsup>" in stacked
+        and "\u203e" in stacked
+        and 'stretchy="true" fence' not in stacked
+    )
     tall = mathml.mathml(r"\left(\frac{a}{b}\right)", "inline", None)
     assert tall.count('stretchy="true"') == 2
     made = mathml.mathml(state_tracking.flow().latex(), "block", None)
@@ -371,7 +431,9 @@ extensions = ["sphinx.ext.autodoc", "pages"]
 
 
 @pytest.mark.parametrize("bad", ["", "two"])
-def test_a_page_of_the_explorer_that_fails_fails_the_build(tmp_path, bad, forked, monkeypatch):
+def test_a_page_of_the_explorer_that_fails_fails_the_build(
+    tmp_path, bad, forked, monkeypatch
+):
     """Otherwise all are there when the build ends, however many processes write them."""
     pytest.importorskip("sphinx", reason="sphinx is not installed (extra docs)")
     (tmp_path / "conf.py").write_text(CONF.replace("BAD", bad))
@@ -380,5 +442,8 @@ def test_a_page_of_the_explorer_that_fails_fails_the_build(tmp_path, bad, forked
     built = forked("sphinx", "-j", "2", "-q", str(tmp_path), str(tmp_path / "html"))
     assert (built.returncode != 0) is bool(bad), built.stderr[-2000:]
     assert ("no page of this model" in built.stderr) is bool(bad)
-    pages = {path.stem: path.read_text() for path in (tmp_path / "html/explore").glob("*.html")}
+    pages = {
+        path.stem: path.read_text()
+        for path in (tmp_path / "html/explore").glob("*.html")
+    }
     assert bad or pages == {name: name for name in ("one", "two", "three")}

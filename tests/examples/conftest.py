@@ -1,5 +1,5 @@
-"""Without `make setup` examples are taken from their folders, and one test says that linear
-attention is not installed.
+"""Without `make setup` examples are taken from their folders, and one test says that
+linear attention is not installed.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""The model from outside: numbers, printed forms, times of any start, and the package as a user
-installs it.
+"""The model from outside: numbers, printed forms, times of any start, and the package
+as a user installs it.
 """
 
 import importlib.metadata
@@ -23,8 +23,8 @@ from linear_attention import statement as S
 from linear_attention.theory import Head, Parameters, drops, merged_time, onset
 
 from simulate.training import gradient_flow
-from theory.models import plugins, registry
 from theory.call.parameters import ParameterError
+from theory.models import plugins, registry
 from verify.compare.emergence import first_crossing
 
 ROOT = Path(__file__).parents[2]
@@ -50,8 +50,12 @@ def test_a_user_installs_it(served, tmp_path):
     source, site = tmp_path / "source", tmp_path / "site"
     clutter = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     shutil.copytree(ROOT / "examples/linear_attention", source, ignore=clutter)
-    command = "-m pip install --quiet --no-deps --no-build-isolation --no-index --target"
-    subprocess.run([sys.executable, *command.split(), site, source], check=True, timeout=300)
+    command = (
+        "-m pip install --quiet --no-deps --no-build-isolation --no-index --target"
+    )
+    subprocess.run(
+        [sys.executable, *command.split(), site, source], check=True, timeout=300
+    )
     own = {p.relative_to(source) for p in (source / "linear_attention").rglob("*.*")}
     assert {"claims.toml", "evidence.json"} <= {p.name for p in own}
     assert {p for p in own if not (site / p).exists()} == set()
@@ -61,7 +65,11 @@ def test_a_user_installs_it(served, tmp_path):
         return
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
     done = subprocess.run(
-        [sys.executable, "-c", SERVED], cwd=tmp_path, env=env, capture_output=True, text=True
+        [sys.executable, "-c", SERVED],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-1500:]
     assert '"T_drop"' in done.stdout
@@ -77,7 +85,9 @@ def test_numbers_of_the_drop():
         )
     assert laws.drop(p, 0) == pytest.approx(4.105, abs=1e-3)  # to the digits given
     answer = onset(white).numbers
-    assert answer["T_drop"] == pytest.approx(answer["T_white"], rel=1e-9)  # two integrations
+    assert answer["T_drop"] == pytest.approx(
+        answer["T_white"], rel=1e-9
+    )  # two integrations
     drawn = onset(white).curves()
     assert float(drawn["merged"].t[-1]) == pytest.approx(4 * answer["T_drop"])
     for curve, first in (("merged", "T_drop"), ("separate", "t_1")):
@@ -90,7 +100,9 @@ def test_numbers_of_the_staircase(drops):
     """Plateaus of four eigenvalues, and the flow of all weights that passes them."""
     p = laws.STAIRS.replace(start=0.03)
     levels = list(onset(p.replace(begin="aligned")).numbers.values())[-5:]
-    assert levels == pytest.approx([4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7)
+    assert levels == pytest.approx(
+        [4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7
+    )
     expected = laws.predicted(p, 0, drops)
     passed = laws.between(p, 0, expected)
     assert passed == pytest.approx(levels[1 : drops + 1], rel=2e-3)  # left by 0.03
@@ -112,7 +124,9 @@ def test_printed_forms():
     W = sp.Matrix(D, D, lambda i, j: S.W[i + 1, j + 1])
     printed = S.trace - 2 * (W.T * x**2).trace() + (W.T * a * W * x).trace()
     assert sp.expand(known["loss"].rhs.subs(S.D, D).doit() - printed) == 0
-    force = sp.Matrix(D, D, lambda i, j: known["force"].rhs.subs({S.k: i + 1, S.l: j + 1}))
+    force = sp.Matrix(
+        D, D, lambda i, j: known["force"].rhs.subs({S.k: i + 1, S.l: j + 1})
+    )
     assert sp.expand(force - (x**2 - a * W * x)) == sp.zeros(D)
     assert sp.expand(known["w_best"].rhs - S.lam[S.d] / S.a[S.d]) == 0
     speed = merged.equations()["merged_ds_dt"].rhs.subs(S.kappa, 0).subs(S.scale, S.s_0)
@@ -126,8 +140,8 @@ def test_fixed_points_of_white_data():
 
 
 def test_white_data_follow_the_logistic():
-    """All of its course, to saturation: the flow of all weights, a logistic typed here, the
-    equation.
+    """All of its course, to saturation: the flow of all weights, a logistic typed here,
+    the equation.
     """
     p, at = laws.ALIGNED, np.linspace(0, 8, 33)
     begun = student.start(p, 0)
@@ -136,14 +150,18 @@ def test_white_data_follow_the_logistic():
     D, c = 4, 1 + 5 / 20
     typed = 1 / (c + (1 / found[0] - c) * np.exp(-2 * D**0.5 * at))
     assert found[0] < 1e-2 / c and c * found[-1] > 1 - 1e-6
-    assert found == pytest.approx(typed, rel=1e-6)  # the integrator, amplified by the growth
+    assert found == pytest.approx(
+        typed, rel=1e-6
+    )  # the integrator, amplified by the growth
     known = p.values() | {"t": at}
-    assert merged.equations()["merged_s"].evaluate(known) == pytest.approx(typed, rel=1e-12)
+    assert merged.equations()["merged_s"].evaluate(known) == pytest.approx(
+        typed, rel=1e-12
+    )
 
 
 def test_merged_fixed_points_are_zero_or_the_minimum():
-    """Where all rates vanish, from anywhere: two heads, any Lambda. A rate v_h G of U_h leaves no
-    other: G = 0 is the minimum, and W = 0 where no head has a value.
+    """Where all rates vanish, from anywhere: two heads, any Lambda. A rate v_h G of U_h
+    leaves no other: G = 0 is the minimum, and W = 0 where no head has a value.
     """
     x, N, H = np.array([1.3, 0.6]), 3, 2
     D = x.size
@@ -157,12 +175,18 @@ def test_merged_fixed_points_are_zero_or_the_minimum():
     def rates(y):
         v, U, W = parts(y)
         G = np.diag(x**2) - a[:, None] * W * x
-        return np.concatenate([np.einsum("hkl,kl->h", U, G), np.multiply.outer(v, G).ravel()])
+        return np.concatenate(
+            [np.einsum("hkl,kl->h", U, G), np.multiply.outer(v, G).ravel()]
+        )
 
     ends, random = [], np.random.default_rng(0)
     for size in np.geomspace(0.1, 3, 12):
-        y = scipy.optimize.least_squares(rates, size * random.normal(size=H + H * D * D)).x
-        if np.abs(rates(y)).max() < 1e-6:  # elsewhere the search stopped at no fixed point
+        y = scipy.optimize.least_squares(
+            rates, size * random.normal(size=H + H * D * D)
+        ).x
+        if (
+            np.abs(rates(y)).max() < 1e-6
+        ):  # elsewhere the search stopped at no fixed point
             W = parts(y)[2]
             ends.append([np.abs(W).max() < 1e-2, np.abs(W - best).max() < 1e-4])
     assert len(ends) > 6 and np.any(ends, 1).all() and np.any(ends, 0).all()
@@ -176,8 +200,8 @@ def test_merged_fixed_points_are_zero_or_the_minimum():
 
 
 def test_every_subset_of_directions_is_a_fixed_point():
-    """Separate: one head for each learned direction, all rates of the attention over all prompts
-    vanish; losses of all 8 differ.
+    """Separate: one head for each learned direction, all rates of the attention over
+    all prompts vanish; losses of all 8 differ.
     """
     p = Parameters(spectrum="1.2,0.9,0.4", N=1, H=3, attention="separate")
     x = p.eigenvalues
@@ -198,7 +222,9 @@ def test_every_subset_of_directions_is_a_fixed_point():
 
 
 def test_merged_heads_grow_along_the_square_alone():
-    """Early, every head: 100-fold and more along Lambda^2, and nothing in any other direction."""
+    """Early, every head: 100-fold and more along Lambda^2, and nothing in any other
+    direction.
+    """
     p = Parameters(start=1e-6)
     square, begun = torch.as_tensor(p.eigenvalues**2).diag(), student.start(p, 1)
     (last,), _ = laws.follow(p, begun, 8 / p.values()["gamma"])
@@ -213,14 +239,16 @@ def test_merged_heads_grow_along_the_square_alone():
 
 
 def test_merged_loss_drops_once():
-    """Over all of its course the loss falls, fastest at one time; the smaller the start, the more
-    of the time before it is a plateau.
+    """Over all of its course the loss falls, fastest at one time; the smaller the
+    start, the more of the time before it is a plateau.
     """
     waits = []
     for start in (1e-3, 1e-5):
         p = Parameters(start=start)
         begun, drop = student.start(p, 0), laws.drop(p, 0)
-        assert merged_time(p) == pytest.approx(drop, rel=1e-2)  # of all heads; order of the start
+        assert merged_time(p) == pytest.approx(
+            drop, rel=1e-2
+        )  # of all heads; order of the start
         at = np.linspace(0, 2.5 * drop, 60)
         path = laws.follow(p, begun, at[-1], at=at[1:])[0]
         loss = np.array(laws.losses(p, [begun, *path]))
@@ -232,7 +260,9 @@ def test_merged_loss_drops_once():
 
 
 def test_odd_moments_vanish():
-    """What pairs a single w: the reason why some weights stay at zero. Fourth moments do not."""
+    """What pairs a single w: the reason why some weights stay at zero. Fourth moments
+    do not.
+    """
     x = gradients.point("merged", Parameters(spectrum="1.4,0.6", N=2, H=1))
     w, inputs, share = x.input("w"), x.input("x"), x.data.chances
     assert np.abs(share @ (w * inputs[:, 0] * inputs[:, 1])).max() < 1e-15
@@ -241,7 +271,9 @@ def test_odd_moments_vanish():
 
 @pytest.mark.parametrize("value", [0.01, -0.01])
 def test_a_head_that_turns_around(value):
-    """Its value goes through zero on the way: in tau, against the ODE of all its numbers."""
+    """Its value goes through zero on the way: in tau, against the ODE of all its
+    numbers.
+    """
     x = np.array([1.6, 0.8])
     k, q = np.array([[0.02, 0.01]]), np.array([[-0.021, 0.012]]) * np.sign(value)
     blown_up, after = Head(value, (k + q) / 2, (k - q) / 2).course(x)
@@ -275,7 +307,9 @@ _large.terminal = True
 
 @pytest.mark.slow
 def test_a_step_delays_generic_heads(tmp_path):
-    """The first drop of descent on all prompts, later than that of the flow by what a step adds."""
+    """The first drop of descent on all prompts, later than that of the flow by what a
+    step adds.
+    """
     eta, seeds = 0.02, range(4)
     p = laws.STAIRS.replace(start=0.05, eta=eta, steps=600, eval_every=1)
     runs = student.train(p, seeds, store=tmp_path, **ALONE)
@@ -296,7 +330,9 @@ def test_embedding_is_the_reduced_model():
         whole = student.embedded(small, 4)
         X, _ = student.sample(p, 0, 0)
         beta = (X[:, :-1, :-1] * X[:, -1:, :-1]).mean(2)
-        reduced = torch.einsum("bi,ij,bj->b", beta, student.matrix(small), X[:, :-1, -1])
+        reduced = torch.einsum(
+            "bi,ij,bj->b", beta, student.matrix(small), X[:, :-1, -1]
+        )
         torch.testing.assert_close(student.attention(whole, X), reduced)
         back = student.extracted(whole)
         assert all((back[n] == w).all() for n, w in small.items())
@@ -305,7 +341,9 @@ def test_embedding_is_the_reduced_model():
 @pytest.mark.parametrize("attention", ["merged", "separate"])
 def test_population_students_follow_the_equations(attention, tmp_path):
     """A step moves every weight by its derived rate; tokens move others only by noise."""
-    p = Parameters(attention=attention, R=2 if attention == "separate" else 1, start=0.3)
+    p = Parameters(
+        attention=attention, R=2 if attention == "separate" else 1, start=0.3
+    )
     one = student.Student(p, 0, torch.device("cpu"), torch.float64)
     begun, W = dict(one.weights), student.matrix(one.weights).numpy()
     known = p.values() | {n: w.numpy() for n, w in begun.items()} | {"W": W}
@@ -316,11 +354,15 @@ def test_population_students_follow_the_equations(attention, tmp_path):
     for name, letters in {"v": "g", "U": "gkl", "K": "gsi", "Q": "gsj"}.items():
         for place, before in np.ndenumerate(begun.get(name, torch.zeros(0)).numpy()):
             at = (
-                known | {"G": np.array(G)} | {z: n + 1 for z, n in zip(letters, place, strict=True)}
+                known
+                | {"G": np.array(G)}
+                | {z: n + 1 for z, n in zip(letters, place, strict=True)}
             )
             rate = table[f"{attention}_d{name}_dt"].evaluate(at)
             moved = float(one.weights[name][place]) - before
-            assert moved == pytest.approx(p.eta * rate, rel=1e-9, abs=1e-14)  # rounding of W
+            assert moved == pytest.approx(
+                p.eta * rate, rel=1e-9, abs=1e-14
+            )  # rounding of W
     drawn = p.replace(student="tokens", steps=6, eval_every=3, batch_size=64)
     runs = student.train(drawn, store=tmp_path, **ALONE)
     assert runs.others[0, 0] == 0 and 0 < runs.others[0, -1] < 0.05
@@ -348,10 +390,14 @@ def test_answers_are_json():
 
 
 def test_a_start_beyond_the_drop_is_refused():
-    """Large weights, of which no small-weight law holds, in one line; smaller ones have times."""
+    """Large weights, of which no small-weight law holds, in one line; smaller ones have
+    times.
+    """
     rng = np.random.default_rng(0)
     v, K, Q = rng.normal(size=4), rng.normal(size=(4, 1, 3)), rng.normal(size=(4, 1, 3))
     left, one = np.array([3.0, 2.0, 1.0]), np.ones(3)
     assert len([*drops(v / 10, K / 10, Q / 10, left, one)]) == 3
-    with pytest.raises(ParameterError, match="start beyond the drop; take them smaller"):
+    with pytest.raises(
+        ParameterError, match="start beyond the drop; take them smaller"
+    ):
         [*drops(9 * v, 9 * K, 9 * Q, left, one)]

@@ -53,5 +53,11 @@ def test_the_other_laws_hold(quick):
     table = merged.equations() | separate.equations()
     rows = [*laws.spectra(table), *gradients.drawn(table)]
     rows += [*laws.generic(table), *laws.exponents(table)]
-    assert not failed(rows) and {c.verdict for c in rows} <= {"exact", "agrees", "bound"}
-    assert not failed(laws.merged_students(table, **ALONE) + laws.separate_students(table, **ALONE))
+    assert not failed(rows) and {c.verdict for c in rows} <= {
+        "exact",
+        "agrees",
+        "bound",
+    }
+    assert not failed(
+        laws.merged_students(table, **ALONE) + laws.separate_students(table, **ALONE)
+    )

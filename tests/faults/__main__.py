@@ -24,9 +24,11 @@ def equivalents() -> dict[str, str]:
     return {f["key"]: f["proof"] for f in listed}
 
 
-def drawn(tree: Path, seed: int, count: int, among: str = "*") -> tuple[list[Fault], list[Fault]]:
-    """The first `count` faults of a seed that are not listed as equivalent, and those passed over;
-    `among` is a pattern for their files.
+def drawn(
+    tree: Path, seed: int, count: int, among: str = "*"
+) -> tuple[list[Fault], list[Fault]]:
+    """The first `count` faults of a seed that are not listed as equivalent, and those
+    passed over; `among` is a pattern for their files.
     """
     proofs, kept, passed = equivalents(), [], []
     for fault in shuffled(tree, seed):
@@ -49,19 +51,39 @@ def main(argv: list[str] | None = None) -> int:
     """Draw, try, report; exit code 1 if a fault was not caught."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=20260101)
-    parser.add_argument("--count", type=int, default=150, help="faults that are not equivalent")
-    parser.add_argument("--out", type=Path, default=ROOT / "output" / "faults",
-                        help="copy of the tree, calls, results; a killed command goes on from here")  # fmt: skip
-    parser.add_argument("--budget", type=float, default=600.0,
-                        help="CPU seconds of tests per fault and go; beyond, it is left open")  # fmt: skip
-    parser.add_argument("--among", default="*", metavar="PATTERN", help="files to draw from")
-    parser.add_argument("--tests", default="*", metavar="PATTERN", help="test files to run")
-    parser.add_argument("--list", action="store_true", help="show what is drawn, and end")
+    parser.add_argument(
+        "--count", type=int, default=150, help="faults that are not equivalent"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "output" / "faults",
+        # fmt: skip
+        help="copy of the tree, calls, results; a killed command goes on from here",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=600.0,
+        # fmt: skip
+        help="CPU seconds of tests per fault and go; beyond, it is left open",
+    )
+    parser.add_argument(
+        "--among", default="*", metavar="PATTERN", help="files to draw from"
+    )
+    parser.add_argument(
+        "--tests", default="*", metavar="PATTERN", help="test files to run"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="show what is drawn, and end"
+    )
     parser.add_argument("--json", action="store_true", help="results for machines")
     args = parser.parse_args(argv)
     faults, passed = drawn(ROOT, args.seed, args.count, args.among)
     if args.list:
-        print("\n".join(f"{f.file}:{f.line}  {f.key.partition(': ')[2]}" for f in faults))
+        print(
+            "\n".join(f"{f.file}:{f.line}  {f.key.partition(': ')[2]}" for f in faults)
+        )
         return 0
     bench = Bench(ROOT, args.out, args.tests)
     for file in bench.files:
@@ -77,7 +99,13 @@ def main(argv: list[str] | None = None) -> int:
         rows = [{"key": f.key, "line": f.line, "kind": f.kind, **found}
                 for f, found in zip(faults, results, strict=True)]  # fmt: skip
         print(
-            json.dumps({"seed": args.seed, "equivalent": [f.key for f in passed], "faults": rows})
+            json.dumps(
+                {
+                    "seed": args.seed,
+                    "equivalent": [f.key for f in passed],
+                    "faults": rows,
+                }
+            )
         )
     else:
         for fault, found in zip(faults, results, strict=True):

@@ -1,5 +1,5 @@
-"""Test files in separate processes, forked from one that has loaded the libraries, so that imports
-are paid once.
+"""Test files in separate processes, forked from one that has loaded the libraries, so
+that imports are paid once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("sympy", "mpmath", "scipy.optimize", "scipy.integrate", "scipy.stats", "xarray",
-             "netCDF4", "matplotlib.pyplot", "numba", "torch", "pytest", "hypothesis")  # fmt: skip
-MEMORY = 16 * 2**30  # bytes of address space: a fault in a size must not take the machine
+LIBRARIES = (
+    "sympy",
+    "mpmath",
+    "scipy.optimize",
+    "scipy.integrate",
+    "scipy.stats",
+    "xarray",
+    # fmt: skip
+    "netCDF4",
+    "matplotlib.pyplot",
+    "numba",
+    "torch",
+    "pytest",
+    "hypothesis",
+)
+MEMORY = (
+    16 * 2**30
+)  # bytes of address space: a fault in a size must not take the machine
 
 
 def load() -> None:
@@ -29,10 +44,11 @@ def load() -> None:
 def run(
     tree: Path, arguments: Sequence[str], plugin: Any, seconds: float
 ) -> tuple[int | None, float]:
-    """Exit code of pytest (None: out of time) on a tree, in a process of its own; CPU seconds.
+    """Exit code of pytest (None: out of time) on a tree, in a process of its own; CPU
+    seconds.
 
-    Nothing is kept between processes: the store of students is a fresh folder, hypothesis and
-    pytest write no caches.
+    Nothing is kept between processes: the store of students is a fresh folder,
+    hypothesis and pytest write no caches.
     """
     with tempfile.TemporaryDirectory() as own:
         begun = time.monotonic()

@@ -20,11 +20,12 @@ def outer(name: str) -> str:
 
 
 class Tracer:
-    """Pytest plugin: the functions of the three rooms that each test calls, its seconds, whether it
-    passed.
+    """Pytest plugin: the functions of the three rooms that each test calls, its
+    seconds, whether it passed.
 
-    Functions are known by file and qualified name, inner ones by the outer. Calls while a test file
-    is imported have the empty name. Processes that tests start, and machine code, are not seen.
+    Functions are known by file and qualified name, inner ones by the outer. Calls while
+    a test file is imported have the empty name. Processes that tests start, and machine
+    code, are not seen.
     """
 
     def __init__(self, tree: Path, sink: Path) -> None:
@@ -65,7 +66,10 @@ class Tracer:
         sys.settrace(None)
         calls = {
             test: sorted(
-                {(str(Path(file).relative_to(self.tree)), outer(name)) for file, name in called}
+                {
+                    (str(Path(file).relative_to(self.tree)), outer(name))
+                    for file, name in called
+                }
             )
             for test, called in self.calls.items()
         }

@@ -1,5 +1,5 @@
-"""Possible faults and how they are injected: signs, operators, terms, numbers, bounds, comparisons,
-functions; and the logical mistakes of `slips.py`.
+"""Possible faults and how they are injected: signs, operators, terms, numbers, bounds,
+comparisons, functions; and the logical mistakes of `slips.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SWAPS: dict[type, type] = {
 }  # fmt: skip
 PAIRS = ("sin cos", "sinh cosh", "min max", "minimum maximum", "argmin argmax", "floor ceil",
          "mean sum", "zeros ones", "zeros_like ones_like")  # fmt: skip
-FUNCTIONS = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])} | {"sum": "max"}
+FUNCTIONS = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])} | {
+    "sum": "max"
+}
 RANGES = {"range", "arange", "linspace"}
 INFINITE = {"oo", "inf"}
 SUMS = {"Sum", "Product", "integrate", "Integral"}
@@ -39,12 +41,30 @@ FILES = re.compile(
 NAMES = re.compile(
     r"^(_?seconds.*|memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$"
 )
-DRAWING = {"ax", "axes", "plt", "fig", "figure", "plotting"}  # a function that touches one draws
-# Calls whose arguments are words, random streams, or what a person chose a check to accept:
-WORDS = {"print", "warn", "add_argument", "default_rng", "manual_seed", "SeedSequence", "keyed"}
+DRAWING = {
+    "ax",
+    "axes",
+    "plt",
+    "fig",
+    "figure",
+    "plotting",
+}  # a function that touches one draws
+# Calls whose arguments are words, random streams, or what a person chose a check to
+# accept:
+WORDS = {
+    "print",
+    "warn",
+    "add_argument",
+    "default_rng",
+    "manual_seed",
+    "SeedSequence",
+    "keyed",
+}
 CHOICES = {"Check", "Band", "identity", "near", "vanishing", "at_least", "at_most", "sampled",
            "estimated"}  # fmt: skip
-PRECISION = re.compile(r"(^|_)(tol|rtol|atol|xtol|ftol|tolerance|seed|seeds|maxiter|max_step)$")
+PRECISION = re.compile(
+    r"(^|_)(tol|rtol|atol|xtol|ftol|tolerance|seed|seeds|maxiter|max_step)$"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -78,7 +98,9 @@ class Fault:
 
     @property
     def key(self) -> str:
-        """What it is known by: the change, not its line, which moves with the code above."""
+        """What it is known by: the change, not its line, which moves with the code
+        above.
+        """
         return f"{self.file} #{self.nth}: {self.before} -> {self.after}"
 
     def applied(self, source: str) -> str:
@@ -93,7 +115,9 @@ class Fault:
         begin = sum(map(len, lines[: self.line - 1])) + self.column
         end = sum(map(len, lines[: self.end_line - 1])) + self.end_column
         whole = b"".join(lines)
-        found = ast.unparse(ast.parse(whole[begin:end].decode().join("()"), mode="eval"))
+        found = ast.unparse(
+            ast.parse(whole[begin:end].decode().join("()"), mode="eval")
+        )
         if found != self.before:
             raise ValueError(
                 f"{self.file}:{self.line}: {found!r} stands there, not {self.before!r}"
@@ -111,7 +135,11 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             yield "dropped", node, node.left
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield "sign", node, node.operand
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
+    elif (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and type(node.ops[0]) in SWAPS
+    ):
         swapped = ast.Compare(node.left, [SWAPS[type(node.ops[0])]()], node.comparators)
         yield "comparison", node, swapped
     elif isinstance(node, ast.Constant) and type(node.value) is int:
@@ -130,18 +158,24 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             yield "function", node.func, other
         if name in RANGES and node.args:
             last = node.args[min(1, len(node.args) - 1)]
-            if not isinstance(last, ast.Constant | ast.Starred):  # a number is a fault of its own
+            if not isinstance(
+                last, ast.Constant | ast.Starred
+            ):  # a number is a fault of its own
                 yield "bound", last, ast.BinOp(last, ast.Add(), ast.Constant(1))
         if name in SUMS:
             for limits in node.args[1:]:
                 if isinstance(limits, ast.Tuple) and len(limits.elts) == 3:
                     last = limits.elts[2]
-                    if _name(last) not in INFINITE and not isinstance(last, ast.Constant):
+                    if _name(last) not in INFINITE and not isinstance(
+                        last, ast.Constant
+                    ):
                         yield "bound", last, ast.BinOp(last, ast.Add(), ast.Constant(1))
 
 
 def _name(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return (
+        called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    )
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -169,9 +203,15 @@ class _Walk(ast.NodeVisitor):
         for kind, old, new in faults:
             spot = old.lineno, old.col_offset, old.end_lineno, old.end_col_offset
             after = ast.unparse(ast.fix_missing_locations(new))
-            after = after if isinstance(old, ast.Constant) or kind == "function" else f"({after})"
+            after = (
+                after
+                if isinstance(old, ast.Constant) or kind == "function"
+                else f"({after})"
+            )
             where = outer(self.inside)
-            self.found.append(Fault(self.file, *spot, kind, ast.unparse(old), after, where))
+            self.found.append(
+                Fault(self.file, *spot, kind, ast.unparse(old), after, where)
+            )
 
     def _skip(self, node: ast.AST) -> None:
         """Messages, texts, patterns."""
@@ -190,7 +230,9 @@ class _Walk(ast.NodeVisitor):
         self._enter(node)
 
     def _enter(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        self.inside.append(node.name if isinstance(node, ast.FunctionDef) else f"{node.name}.")
+        self.inside.append(
+            node.name if isinstance(node, ast.FunctionDef) else f"{node.name}."
+        )
         for child in node.body:
             self.visit(child)
         self.inside.pop()
@@ -214,7 +256,9 @@ class _Walk(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = _name(node.func)
-        self._found(slips(node, self.file.partition("/")[0]))  # whatever a person may choose in it
+        self._found(
+            slips(node, self.file.partition("/")[0])
+        )  # whatever a person may choose in it
         if name in WORDS:
             return
         kept = copy.copy(node)
@@ -239,7 +283,9 @@ class _Walk(ast.NodeVisitor):
 
 
 def outer(inside: list[str]) -> str:
-    """Qualified name of the outermost function, with its classes; outside of any, the module."""
+    """Qualified name of the outermost function, with its classes; outside of any, the
+    module.
+    """
     for k, name in enumerate(inside):
         if not name.endswith("."):
             return "".join(inside[: k + 1])
@@ -248,9 +294,13 @@ def outer(inside: list[str]) -> str:
 
 def _defaults(args: ast.arguments) -> list[ast.expr]:
     """Defaults that are no choice of precision."""
-    positional = [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
+    positional = (
+        [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
+    )
     pairs = [*zip(positional, args.defaults, strict=True)]
-    pairs += [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d]
+    pairs += [
+        (a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d
+    ]
     return [d for a, d in pairs if not PRECISION.search(a.arg)]
 
 
@@ -282,5 +332,6 @@ def shuffled(tree: Path, seed: int) -> list[Fault]:
     What is drawn stays drawn while code elsewhere changes.
     """
     return sorted(
-        sites(tree), key=lambda f: hashlib.sha256(f"{seed} {f.kind} {f.key}".encode()).digest()
+        sites(tree),
+        key=lambda f: hashlib.sha256(f"{seed} {f.kind} {f.key}".encode()).digest(),
     )

@@ -1,5 +1,6 @@
-"""Logical instead of arithmetic faults: reused seeds, a random stream used twice, exchanged
-arguments, predicted in place of measured, a dropped variance or field, a lost sign.
+"""Logical instead of arithmetic faults: reused seeds, a random stream used twice,
+exchanged arguments, predicted in place of measured, a dropped variance or field, a lost
+sign.
 """
 
 from __future__ import annotations
@@ -8,13 +9,20 @@ import ast
 from collections.abc import Iterator
 
 Change = tuple[str, ast.expr, ast.expr]
-SIDES = {"identity", "near", "sampled", "estimated"}  # name, equation, predicted, measured, ...
+SIDES = {
+    "identity",
+    "near",
+    "sampled",
+    "estimated",
+}  # name, equation, predicted, measured, ...
 SAMPLES = {"sampled"}  # their measured side is an array
 STREAM, TEST, TRAIN = "stream", "test", "train"
 
 
 def slips(node: ast.AST, room: str) -> Iterator[Change]:
-    """All faults of one node in a file of one room: kind, the expression replaced, and by what."""
+    """All faults of one node in a file of one room: kind, the expression replaced, and
+    by what.
+    """
     if isinstance(node, ast.Call):
         yield from _calls(node)
     if isinstance(node, ast.Subscript) and _reads_a_stream(node):
@@ -29,7 +37,11 @@ def slips(node: ast.AST, room: str) -> Iterator[Change]:
         some = ast.Call(ast.Name("list", ast.Load()), [first], [])
         rest = ast.Slice(ast.Constant(1), None, None)
         yield "first ignored", first, ast.Subscript(some, rest, ast.Load())
-    if room != "theory" and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+    if (
+        room != "theory"
+        and isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+    ):
         yield "direction", node, _call("abs", node)
 
 
@@ -41,17 +53,31 @@ def _calls(node: ast.Call) -> Iterator[Change]:
         if value is not None and _mentions(value, "seed"):
             half = ast.BinOp(value, ast.FloorDiv(), ast.Constant(2))
             yield "seed", value, half
-    if name == "keyed" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+    if (
+        name == "keyed"
+        and len(node.args) > 1
+        and isinstance(node.args[1], ast.Constant)
+    ):
         purpose = node.args[1].value
-        yield "stream", node.args[1], ast.Constant(purpose - 1 if purpose else purpose + 1)
+        yield (
+            "stream",
+            node.args[1],
+            ast.Constant(purpose - 1 if purpose else purpose + 1),
+        )
     for k, (left, right) in enumerate(zip(node.args, node.args[1:], strict=False)):
         if _is_plain(left) and _is_plain(right) and ast.dump(left) != ast.dump(right):
             swapped = [*node.args[:k], right, left, *node.args[k + 2 :]]
             yield "argument", node, ast.Call(node.func, swapped, node.keywords)
-    if name in SIDES and len(node.args) > 3 and not isinstance(node.args[2], ast.Starred):
+    if (
+        name in SIDES
+        and len(node.args) > 3
+        and not isinstance(node.args[2], ast.Starred)
+    ):
         measured = node.args[3]
         side = (
-            _call("float", _call("sum", measured), over=measured) if name in SAMPLES else measured
+            _call("float", _call("sum", measured), over=measured)
+            if name in SAMPLES
+            else measured
         )
         yield "predicted", node.args[2], side
     if "ddof" in named:
@@ -67,7 +93,9 @@ def _call(name: str, of: ast.expr, over: ast.expr | None = None) -> ast.expr:
     """Name of a builtin, called; over the length of something, where that is given."""
     made: ast.expr = ast.Call(ast.Name(name, ast.Load()), [of], [])
     if over is not None:
-        made = ast.BinOp(made, ast.Div(), ast.Call(ast.Name("len", ast.Load()), [over], []))
+        made = ast.BinOp(
+            made, ast.Div(), ast.Call(ast.Name("len", ast.Load()), [over], [])
+        )
     return made
 
 

@@ -1,5 +1,5 @@
-"""Run faults one at a time in a copy of the tree against the tests that call the function, the most
-specific tests first.
+"""Run faults one at a time in a copy of the tree against the tests that call the
+function, the most specific tests first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ from tests.faults.reach import Tracer
 from tests.faults.sites import Fault
 
 MEASURING = ("tests/docs/", "_speed.py", "_benchmark.py", "simulate/test_memory.py")
-# These hold times and sizes of this machine, or pages: they would fail for other reasons.
+# These hold times and sizes of this machine, or pages: they would fail for other
+# reasons.
 MADE = ("output", "build")  # folders
-PATIENCE, LEAST = 10, 120.0  # a test file may take ten times its seconds, and two minutes more
+PATIENCE, LEAST = (
+    10,
+    120.0,
+)  # a test file may take ten times its seconds, and two minutes more
 
 
 class Picked:
@@ -43,19 +47,29 @@ class Picked:
 
 
 class Calls:
-    """What one test file calls: seconds of its tests that pass, the others, and functions."""
+    """What one test file calls: seconds of its tests that pass, the others, and
+    functions.
+    """
 
     def __init__(self, path: Path) -> None:
         traced = json.loads(path.read_text())
         self.bad = set(traced["bad"])
         self.good = {t: s for t, s in traced["seconds"].items() if t not in self.bad}
-        self.by = {t: {tuple(c) for c in called} for t, called in traced["calls"].items()}
+        self.by = {
+            t: {tuple(c) for c in called} for t, called in traced["calls"].items()
+        }
         self.all = set().union(*self.by.values())
 
     def of(self, function: tuple[str, str]) -> dict[str, float]:
-        """Tests that call a function; all of them, if it is called while the file is imported."""
+        """Tests that call a function; all of them, if it is called while the file is
+        imported.
+        """
         early = function in self.by.get("", ())
-        return {t: s for t, s in self.good.items() if early or function in self.by.get(t, ())}
+        return {
+            t: s
+            for t, s in self.good.items()
+            if early or function in self.by.get(t, ())
+        }
 
 
 def digest(path: Path) -> str:
@@ -64,7 +78,8 @@ def digest(path: Path) -> str:
 
 
 class Bench:
-    """A copy of the tree, what its tests call, and what the trials found: all kept in a folder.
+    """A copy of the tree, what its tests call, and what the trials found: all kept in a
+    folder.
 
     Parameters
     ----------
@@ -77,14 +92,21 @@ class Bench:
     """
 
     def __init__(self, source: Path, folder: Path, tests: str = "*") -> None:
-        self.tree, self.reach, self.store = folder / "tree", folder / "reach", folder / "found.json"
+        self.tree, self.reach, self.store = (
+            folder / "tree",
+            folder / "reach",
+            folder / "found.json",
+        )
         self.reach.mkdir(parents=True, exist_ok=True)
         self._copy(source)
         self.found: dict[str, Any] = (
             json.loads(self.store.read_text()) if self.store.exists() else {}
         )
         self.read: dict[Path, Calls] = {}
-        named = (p.relative_to(self.tree).as_posix() for p in self.tree.glob("tests/**/test_*.py"))
+        named = (
+            p.relative_to(self.tree).as_posix()
+            for p in self.tree.glob("tests/**/test_*.py")
+        )
         self.files = sorted(
             file
             for file in named
@@ -93,8 +115,8 @@ class Bench:
         process.load()
 
     def _copy(self, source: Path) -> None:
-        """Copy what is not hidden or made; what is the same keeps its time, and so its machine
-        code.
+        """Copy what is not hidden or made; what is the same keeps its time, and so its
+        machine code.
         """
         names = {
             path.relative_to(source).as_posix()
@@ -104,7 +126,10 @@ class Bench:
             if path.is_file() and "__pycache__" not in path.parts
         }
         for old in self.tree.rglob("*"):
-            if old.suffix == ".py" and old.relative_to(self.tree).as_posix() not in names:
+            if (
+                old.suffix == ".py"
+                and old.relative_to(self.tree).as_posix() not in names
+            ):
                 old.unlink()
         for name in names:
             new = self.tree / name
@@ -128,13 +153,15 @@ class Bench:
         sink = self._traced(file)
         process.run(self.tree, ["--maxfail=10000", file], Tracer(self.tree, sink), 1800)
 
-    def candidates(self, fault: Fault) -> list[tuple[str, dict[str, float], dict[str, float]]]:
-        """Test files that a fault has to pass: those of their tests that call the function, and the
-        others, which may read what was derived and kept.
+    def candidates(
+        self, fault: Fault
+    ) -> list[tuple[str, dict[str, float], dict[str, float]]]:
+        """Test files that a fault has to pass: those of their tests that call the
+        function, and the others, which may read what was derived and kept.
 
-        First what costs little and calls little beyond the fault's file. Where no test is seen to
-        call the function (machine code, other processes): files that call others in its file, or
-        name it.
+        First what costs little and calls little beyond the fault's file. Where no test
+        is seen to call the function (machine code, other processes): files that call
+        others in its file, or name it.
         """
         ranked = []
         name = re.compile(rf"\b{Path(fault.file).stem}\b")
@@ -169,19 +196,25 @@ class Bench:
             _forget(path)
 
     def try_(self, fault: Fault, budget: float) -> dict[str, Any]:
-        """Run tests until one fails, none is left, or the budget of their seconds is spent; goes on
-        where an earlier trial ended.
+        """Run tests until one fails, none is left, or the budget of their seconds is
+        spent; goes on where an earlier trial ended.
 
         Returns
         -------
         dict
-            ``state`` (caught, survived, open), ``by`` (the test that failed), ``passed`` (test
-            files with their digests), ``seconds``.
+            ``state`` (caught, survived, open), ``by`` (the test that failed),
+            ``passed`` (test files with their digests), ``seconds``.
         """
         own = digest(self.tree / fault.file)
         found = self.found.get(fault.key)
         if not found or found["source"] != own:
-            found = {"source": own, "state": "open", "by": "", "passed": {}, "seconds": 0.0}
+            found = {
+                "source": own,
+                "state": "open",
+                "by": "",
+                "passed": {},
+                "seconds": 0.0,
+            }
             self.found[fault.key] = found
         if found["state"] == "caught":
             return found
@@ -209,9 +242,11 @@ class Bench:
         self.save()
         return found
 
-    def run(self, fault: Fault | None, file: str, tests: set[str]) -> tuple[bool, str, float]:
-        """Whether some tests of a file fail, which first, CPU seconds; tests that only the faulty
-        tree has run, too.
+    def run(
+        self, fault: Fault | None, file: str, tests: set[str]
+    ) -> tuple[bool, str, float]:
+        """Whether some tests of a file fail, which first, CPU seconds; tests that only
+        the faulty tree has run, too.
 
         Raises
         ------

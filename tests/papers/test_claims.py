@@ -1,5 +1,5 @@
-"""The ledger of forner2026 is complete: every equation, figure and table of the paper, and every
-equation derived here.
+"""The ledger of forner2026 is complete: every equation, figure and table of the paper,
+and every equation derived here.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ def numbers(text):
 
 def test_every_equation_of_the_paper_once():
     """Numbers 1 to 91, each in exactly one claim of kind equation."""
-    wrong = [c.id for c in CLAIMS if (c.kind == "equation") != bool(EQUATION_ID.fullmatch(c.id))]
+    wrong = [
+        c.id
+        for c in CLAIMS
+        if (c.kind == "equation") != bool(EQUATION_ID.fullmatch(c.id))
+    ]
     assert wrong == []
     found = Counter(n for c in CLAIMS if c.kind == "equation" for n in numbers(c.id))
     assert found == Counter(range(1, 92))
 
 
-@pytest.mark.parametrize(("kind", "label", "last"), [("figure", "Fig.", 10), ("table", "Table", 2)])
+@pytest.mark.parametrize(
+    ("kind", "label", "last"), [("figure", "Fig.", 10), ("table", "Table", 2)]
+)
 def test_every_figure_and_table_once(kind, label, last):
-    """Figures 1 to 10 and Tables 1 and 2; a figure that is covered is covered by its own
-    drawing.
+    """Figures 1 to 10 and Tables 1 and 2; a figure that is covered is covered by its
+    own drawing.
     """
     assert [c.id for c in CLAIMS if c.kind == kind] == [
         name for name in BY_ID if name in {f"{label} {n}" for n in range(1, last + 1)}
@@ -52,9 +58,14 @@ def test_every_figure_and_table_once(kind, label, last):
 
 
 def test_no_derived_equation_is_left_out():
-    """An equation that names numbers of the paper is cited by a claim on at least one of them."""
+    """An equation that names numbers of the paper is cited by a claim on at least one
+    of them.
+    """
     for name, equation in state_tracking.equations().items():
-        if not (mentioned := set(numbers(equation.reference))) or "beyond" in equation.reference:
+        if (
+            not (mentioned := set(numbers(equation.reference)))
+            or "beyond" in equation.reference
+        ):
             continue
         citing = [c.id for c in CLAIMS if name in c.evidence("equation")]
         assert any(mentioned & set(numbers(c)) for c in citing), (

@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def _gradients_again(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / f"{model.paper}.json")
+    monkeypatch.setattr(
+        evidence, "place", lambda model: tmp_path / f"{model.paper}.json"
+    )
     again = evidence.renew(model, ["gradients"], False)["gradients"]
     with monkeypatch.context() as patch:  # the same code is not run again
         patch.setattr(evidence, "collect", None)
@@ -38,7 +40,9 @@ def _gradients_again(model, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def fresh(forked):
-    """Verdicts of the quickest command in a process of its own, and modules that it loaded."""
+    """Verdicts of the quickest command in a process of its own, and modules that it
+    loaded.
+    """
     script = (
         "import sys\nfrom theory.models.registry import find\nfrom verify.checks.report import Request, collect\n"
         "found = collect(Request(find('associative_memory')), 'gradients').checks\n"
@@ -62,8 +66,15 @@ def test_the_same_code_is_not_run_again(tmp_path, monkeypatch):
     model, ran = MODELS["associative_memory"], []
     monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
     monkeypatch.setattr(evidence, "collect", lambda *_: ran.append(1) or Report([]))
-    monkeypatch.setattr(evidence, "arrays", contextlib.nullcontext)  # of code that takes long
-    for code, anew, count in (("a", False, 1), ("a", False, 1), ("a", True, 2), ("b", False, 3)):
+    monkeypatch.setattr(
+        evidence, "arrays", contextlib.nullcontext
+    )  # of code that takes long
+    for code, anew, count in (
+        ("a", False, 1),
+        ("a", False, 1),
+        ("a", True, 2),
+        ("b", False, 3),
+    ):
         monkeypatch.setattr(evidence, "sources", lambda *_, code=code: code)
         evidence.renew(model, ["gradients"], False, anew)
         assert len(ran) == count
@@ -99,7 +110,9 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
             for r in stored(model.paper)["gradients"]["checks"]
         ]
         monkeypatch.setattr(
-            evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c)
+            evidence,
+            "collect",
+            lambda request, what, c=bad if wrong else good: Report(c),
         )
         (tmp_path / "e.json").write_text(json.dumps(before))
         monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
@@ -114,17 +127,22 @@ def test_stale_evidence_is_exit_3(tmp_path, monkeypatch, capsys):
     fresh = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
     monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
     monkeypatch.setattr(evidence, "sources", lambda model, what: "now")
-    for change, code in (({}, 0), ({"laws": {**fresh["laws"], "sources": "before"}}, 3)):
+    for change, code in (
+        ({}, 0),
+        ({"laws": {**fresh["laws"], "sources": "before"}}, 3),
+    ):
         (tmp_path / "e.json").write_text(json.dumps({**fresh, **change}))
         assert command.main([model.paper, "--claims"]) == code
         assert ("--run renews it" in capsys.readouterr().err) == (code == 3)
     assert evidence.stale(model, {"gradients": fresh["gradients"]}) == []
-    assert "verify.laws: never run" in evidence.state(model, {"gradients": fresh["gradients"]})
+    assert "verify.laws: never run" in evidence.state(
+        model, {"gradients": fresh["gradients"]}
+    )
 
 
 def test_cited_tests_are_run(tmp_path, monkeypatch):
-    """Each by its address, parametrised or a whole file: one failing case is a failure, and so is
-    what no test answers to.
+    """Each by its address, parametrised or a whole file: one failing case is a failure,
+    and so is what no test answers to.
     """
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_it.py").write_text(
@@ -144,8 +162,8 @@ def test_cited_tests_are_run(tmp_path, monkeypatch):
 
 
 def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
-    """A change elsewhere leaves a digest as it is; one in what is imported, however deep, does not.
-    Nothing that a command loads is missed.
+    """A change elsewhere leaves a digest as it is; one in what is imported, however
+    deep, does not. Nothing that a command loads is missed.
     """
     files = {
         "room/__init__.py": "",
@@ -159,15 +177,20 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
         (tmp_path / name).write_text(text)
     found = digests.imported(["room.near"], {"room": tmp_path / "room"})
     assert list(found) == ["room", "room.deep", "room.deeper", "room.near"]
-    assert list(digests.imported(["room.near"], {"room": tmp_path / "room"}, ("room.deep",))) == [
-        "room",
-        "room.near",
-    ]
+    assert list(
+        digests.imported(["room.near"], {"room": tmp_path / "room"}, ("room.deep",))
+    ) == ["room", "room.near"]
     known = digests.modules(MODELS["associative_memory"], "gradients")
     assert set(fresh[1]) - set(digests.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
-    predictions = {"theory.dynamics.prediction", "theory.statement.model", "theory.statement.onset"}
-    assert predictions <= digests.modules(MODELS["induction_heads"], "trajectories").keys()
+    predictions = {
+        "theory.dynamics.prediction",
+        "theory.statement.model",
+        "theory.statement.onset",
+    }
+    assert (
+        predictions <= digests.modules(MODELS["induction_heads"], "trajectories").keys()
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +218,9 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
     ],
 )
 def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
-    """Code whose name is mentioned, directly or by other such code; runs count every statement."""
+    """Code whose name is mentioned, directly or by other such code; runs count every
+    statement.
+    """
     root = tmp_path / "root.py"
     root.write_text(
         "from far import helper as h\ndef run():\n"
@@ -204,10 +229,14 @@ def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
     made, whole = [], []
     for value in (1, 2):
         path = tmp_path / f"{value}.py"
-        path.write_text("x = 1\n" + text.format(f"package{value}" if "from" in text else value))
+        path.write_text(
+            "x = 1\n" + text.format(f"package{value}" if "from" in text else value)
+        )
         made.append(digests.used([root, path], [root]))
         whole.append(output.digest([path]))
-    assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == ("Says" not in text)
+    assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == (
+        "Says" not in text
+    )
 
 
 def test_code_moves_without_making_results_stale(tmp_path):
@@ -225,8 +254,8 @@ def test_code_moves_without_making_results_stale(tmp_path):
 
 
 def test_names_change_without_making_results_stale(tmp_path):
-    """What modules define may be called otherwise, everywhere at once; two names exchanged, a name
-    of an argument and one of another library count.
+    """What modules define may be called otherwise, everywhere at once; two names
+    exchanged, a name of an argument and one of another library count.
     """
     code = "import numpy as np\ndef f(x: int) -> float: return np.sin(g(x)) + h(x)\nf(SIZE)\n"
     code += "SIZE = 3\ndef g(x): return x + 1\ndef h(x): return g(x) if x else f(x)"
@@ -238,7 +267,13 @@ def test_names_change_without_making_results_stale(tmp_path):
         path.write_text(text)
         return digests.used([path], [path])
 
-    same = [("f", "first"), ("g", "second"), ("h", "f"), ("SIZE", "COUNT"), ("int", "float")]
+    same = [
+        ("f", "first"),
+        ("g", "second"),
+        ("h", "f"),
+        ("SIZE", "COUNT"),
+        ("int", "float"),
+    ]
     assert digest() == digest(*same) == digest(("-> float", ""))
     assert digest() == digest(("def h", "import math\ndef h"))
     others = [[("x", "y")], [("sin", "cos")], [("3", "4")], [("SIZE = 3", "")]]
@@ -251,7 +286,9 @@ def test_evidence_names_the_commit_of_what_keeps_the_ledger(tmp_path):
     for model in MODELS.values():
         if model.package is None:
             path = Path(str(model.ledger().__file__))
-            assert re.fullmatch("[0-9a-f]{12}|not under version control", evidence.commit(path))
+            assert re.fullmatch(
+                "[0-9a-f]{12}|not under version control", evidence.commit(path)
+            )
     stray = tmp_path / "ledger.py"
     stray.write_text("")
     assert evidence.commit(stray) == "not under version control"

@@ -1,5 +1,5 @@
-"""Every figure and the write-up can be made; generated parts are marked and come out the same
-twice.
+"""Every figure and the write-up can be made; generated parts are marked and come out
+the same twice.
 """
 
 import functools
@@ -17,23 +17,28 @@ from papers import __main__ as command
 from papers import forner2026
 from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
-from theory.models import registry
-from theory.equations import titles
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
 from theory.call.parameters import ParameterError
+from theory.equations import titles
+from theory.models import registry
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 from theory.state_tracking.rollout import with_accuracy
-from verify.checks import ensemble_source as ensembles
 from verify.associative_memory import factual_recall
-from verify.compare.emergence import first_crossing
+from verify.checks import ensemble_source as ensembles
 from verify.checks.report import Request
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble
-from verify.state_tracking.trajectories import position_dependent_rollout, with_empirical_logits
+from verify.state_tracking.trajectories import (
+    position_dependent_rollout,
+    with_empirical_logits,
+)
 
 mpl.use("Agg")
-TINY = Parameters(N=4, L=3, d_g=4, d_h=8, n_train=128, n_test=32, epochs=160, eval_every=20)
+TINY = Parameters(
+    N=4, L=3, d_g=4, d_h=8, n_train=128, n_test=32, epochs=160, eval_every=20
+)
 
 
 @pytest.fixture
@@ -41,10 +46,14 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     for key in figures.SETTINGS:
         monkeypatch.setitem(
-            figures.SETTINGS, key, TINY.replace(rope="plain") if key[1] == "table_2" else TINY
+            figures.SETTINGS,
+            key,
+            TINY.replace(rope="plain") if key[1] == "table_2" else TINY,
         )
     monkeypatch.setattr(sweeps, "SMALL", TINY)
-    monkeypatch.setitem(sweeps.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")})
+    monkeypatch.setitem(
+        sweeps.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")}
+    )
     monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
 
@@ -68,7 +77,9 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
 
 @pytest.mark.parametrize("name", ["3", "students", "composite"])
 def test_one_figure_from_the_command(name, tiny, tmp_path, capsys):
-    """Of a paper's curves, of any number of students, and of a system that nobody trains."""
+    """Of a paper's curves, of any number of students, and of a system that nobody
+    trains.
+    """
     words = f"forner2026 --figure {name} --seeds 2 --quiet --device cpu --out".split()
     assert command.main([*words, str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / f"figure_{name}.png")
@@ -86,8 +97,8 @@ def test_figures_of_the_paper_are_all_there():
 
 @pytest.mark.slow
 def test_the_picture_of_readme_is_made_by_the_code_as_it_is(tmp_path):
-    """Drawn again it is the same picture, up to five grey levels rms for fonts and antialiasing;
-    with the students of another setting it is not.
+    """Drawn again it is the same picture, up to five grey levels rms for fonts and
+    antialiasing; with the students of another setting it is not.
     """
     shown = Path(__file__).parents[2] / "docs" / "_static" / "figure_students.png"
     other = Figure("other", "", figures.of("table_2", figures.own_starts))
@@ -98,7 +109,9 @@ def test_the_picture_of_readme_is_made_by_the_code_as_it_is(tmp_path):
 
 
 def test_forner_trains_nothing_unless_asked(monkeypatch):
-    """Without --scale, --seeds or --device every figure draws on what comes with the code."""
+    """Without --scale, --seeds or --device every figure draws on what comes with the
+    code.
+    """
 
     def train(*_, **__):
         raise AssertionError("trained")
@@ -120,7 +133,9 @@ def test_damaged_robustness_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sweeps, "STORED", tmp_path / "robustness.json")
     for text in ("{", "[1]", '{"eta": 3}', '{"eta": [3]}'):
         sweeps.STORED.write_text(text)
-        with pytest.raises(ParameterError, match=r"^\S*robustness.json: damaged \(") as caught:
+        with pytest.raises(
+            ParameterError, match=r"^\S*robustness.json: damaged \("
+        ) as caught:
             sweeps.found(Source("shipped", [0]))
         assert "\n" not in str(caught.value)
 
@@ -135,15 +150,17 @@ def test_stored_robustness_is_the_theory_of_today():
 
 
 def test_stored_students_learn_but_for_few_frequencies():
-    """App. B: of the small sweep every seed of every setting rolls out rightly, of d_h = 4 none
-    does.
+    """App. B: of the small sweep every seed of every setting rolls out rightly, of d_h
+    = 4 none does.
     """
     found = sweeps.found(Source("shipped", [0]))
     for name, rows in found.items():
         for row in rows:
             learned = row["rollout_accuracy"] > 0.99
             few = (name, row["value"]) == ("d_h", 4)
-            assert (~learned if few else learned).all() and learned.size == sweeps.SEEDS, name
+            assert (
+                ~learned if few else learned
+            ).all() and learned.size == sweeps.SEEDS, name
 
 
 def test_figures_say_what_they_are_made_of():
@@ -153,33 +170,46 @@ def test_figures_say_what_they_are_made_of():
     assert "seed" not in described([(TINY, 0)])
 
 
-@pytest.mark.parametrize("model", {m.paper: m for m in registry.MODELS.values()}.values())
+@pytest.mark.parametrize(
+    "model", {m.paper: m for m in registry.MODELS.values()}.values()
+)
 def test_every_figure_can_be_called(model):
     """Panels are given by position: no argument before them may be given by keyword."""
     for figure in model.ledger().FIGURES.values():
         draw = getattr(figure, "draw", figure)  # of a table, itself
         named = getattr(draw, "keywords", {})
-        given = list(inspect.signature(getattr(draw, "func", draw)).parameters) if named else []
+        given = (
+            list(inspect.signature(getattr(draw, "func", draw)).parameters)
+            if named
+            else []
+        )
         for name in named:
             after = [q for q in given[given.index(name) + 1 :] if q not in named]
             assert not after, f"{figure.name}: {name} before {after}"
 
 
 def test_titles_in_symbols():
-    """The preset next to it, its sizes, what differs, and how many; the rest is in the file."""
+    """The preset next to it, its sizes, what differs, and how many; the rest is in the
+    file.
+    """
     p = Parameters.demo().replace(d_g=6, eta=1e-5, n_train=64)
     assert titles.title([(p, 2)]) == (
         r"preset demo; $N=16$; $L=8$; $d_g=6$; $\eta=10^{-5}$; $n_{\mathrm{train}}=64$; 2 seeds"
     )
     assert titles.title([(Parameters(), 0)]) == "preset table 1; $N=32$; $L=10$"
     both = [(Parameters(epochs=8192), 1), (Parameters(epochs=8192, L=3), 1)]
-    assert titles.title(both) == r"preset table 1; $N=32$; $L=10,\;3$; epochs 8192; 1 seed"
+    assert (
+        titles.title(both) == r"preset table 1; $N=32$; $L=10,\;3$; epochs 8192; 1 seed"
+    )
     many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
     assert titles.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
     assert titles.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
     assert titles.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
     said = "eta = 1e-05; L = 3, 5; step in t = 0.1; strict; $N=2$"
-    assert titles.symbols(said) == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
+    assert (
+        titles.symbols(said)
+        == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
+    )
     figure, _ = plotting.figure()
     plotting.headline(figure, titles.title([(p, 2)]))
     figure.canvas.draw()  # or mathtext refuses
@@ -189,7 +219,9 @@ def test_titles_in_symbols():
 def test_a_figure_carries_its_parameters(tmp_path):
     """All of them, in the file's metadata."""
     figure = Figure(
-        "x", "What it shows.", figures.of("table_1", lambda p, runs: plotting.figure()[0])
+        "x",
+        "What it shows.",
+        figures.of("table_1", lambda p, runs: plotting.figure()[0]),
     )
     path = figure.write(Source("shipped", [0]), tmp_path)
     told = Image.open(path).text
@@ -198,8 +230,9 @@ def test_a_figure_carries_its_parameters(tmp_path):
 
 
 def off(figure):
-    """What a referee would send back: legends on a panel, letters below 8 points (indices apart),
-    anything outside, more than three panels side by side, more width than a page.
+    """What a referee would send back: legends on a panel, letters below 8 points
+    (indices apart), anything outside, more than three panels side by side, more width
+    than a page.
     """
     figure.draw_without_rendering()
     wide, high = figure.get_size_inches()
@@ -208,14 +241,27 @@ def off(figure):
     panels = [axis for axis in figure.axes if axis.get_subplotspec()]
     columns = {axis.get_subplotspec().colspan.start for axis in panels}
     found += [f"{len(columns)} panels side by side"] * (len(columns) > 3)
-    legends = [*figure.legends, *filter(None, (axis.get_legend() for axis in figure.axes))]
+    legends = [
+        *figure.legends,
+        *filter(None, (axis.get_legend() for axis in figure.axes)),
+    ]
     for legend in legends:
         box = legend.get_window_extent(renderer)
-        found += ["a legend on data"] * any(box.overlaps(a.get_window_extent()) for a in panels)
+        found += ["a legend on data"] * any(
+            box.overlaps(a.get_window_extent()) for a in panels
+        )
         inner = box.x0 >= -1 and box.x1 <= wide * figure.dpi + 1
-        found += [f"a legend cut: {[t.get_text() for t in legend.texts]}"] * bool(not inner)
-    texts = [t for t in figure.findobj(mpl.text.Text) if t.get_text() and t.get_visible()]
-    found += [f"{t.get_fontsize()} points: {t.get_text()}" for t in texts if t.get_fontsize() < 8]
+        found += [f"a legend cut: {[t.get_text() for t in legend.texts]}"] * bool(
+            not inner
+        )
+    texts = [
+        t for t in figure.findobj(mpl.text.Text) if t.get_text() and t.get_visible()
+    ]
+    found += [
+        f"{t.get_fontsize()} points: {t.get_text()}"
+        for t in texts
+        if t.get_fontsize() < 8
+    ]
     return found
 
 
@@ -242,13 +288,15 @@ def test_a_referee_finds_what_is_wrong():
 
 @pytest.mark.parametrize("name", sorted(set(figures.FIGURES) - {"fidelity"}))
 def test_a_referee_keeps_the_figure(name, monkeypatch):
-    """Those of shipped students, of many as few as are drawn as a band, beside a quicker theory;
-    `fidelity` takes long.
+    """Those of shipped students, of many as few as are drawn as a band, beside a
+    quicker theory; `fidelity` takes long.
     """
     read = functools.cache(ensemble.shipped)
     few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))  # noqa: E731
     monkeypatch.setattr(ensemble, "shipped", lambda setting: few(*read(setting)))
-    monkeypatch.setattr(figures, "best", lambda p, runs: st.predict(p, runs, level="dressed"))
+    monkeypatch.setattr(
+        figures, "best", lambda p, runs: st.predict(p, runs, level="dressed")
+    )
     drawn = figures.FIGURES[name].draw(Source("shipped", [0]))
     assert off(drawn) == []
     mpl.pyplot.close(drawn)
@@ -258,7 +306,8 @@ SAID = {"table_1_100": "2 3 4 6", "table_1": "5 recursion", "table_2": "7 8 9 10
 
 
 @pytest.mark.parametrize(
-    "setting", [pytest.param(x, marks=[pytest.mark.slow] * (x == "table_1_100")) for x in SAID]
+    "setting",
+    [pytest.param(x, marks=[pytest.mark.slow] * (x == "table_1_100")) for x in SAID],
 )
 def test_captions_say_by_how_much_theory_is_off(setting):
     """Every number of a result is computed here; a hundred students take minutes."""
@@ -267,7 +316,10 @@ def test_captions_say_by_how_much_theory_is_off(setting):
     start = runs.isel(alpha=0).mean("seed")
     held = with_accuracy(flow, p, start.variance_correct, start.variance_other)
     fed = with_empirical_logits(p, runs).rollout_accuracy.mean("seed")
-    half = {name: first_crossing(runs[name], 0.5).values for name in ("A", "rollout_accuracy")}
+    half = {
+        name: first_crossing(runs[name], 0.5).values
+        for name in ("A", "rollout_accuracy")
+    }
     rolled = half["rollout_accuracy"].mean()
     once = lambda curve: first_crossing(curve.expand_dims("seed"), 0.5).values.item()  # noqa: E731
     above = lambda value, digits: np.ceil(value * 10**digits) / 10**digits  # noqa: E731
@@ -283,7 +335,9 @@ def test_captions_say_by_how_much_theory_is_off(setting):
         ours = figures.best(p, runs)
         theirs = runs.sel(alpha=ours.alpha)
         worst = {
-            name: float(np.abs(ours[name] - theirs[name]).max()) for name in ours if name in runs
+            name: float(np.abs(ours[name] - theirs[name]).max())
+            for name in ours
+            if name in runs
         }
         order = (once(flow.A), half["A"].min(), half["A"].max())
         loss = (f"{away['loss']:.2f}", f"{above(worst['loss'], 3):.3f}")
@@ -297,11 +351,15 @@ def test_captions_say_by_how_much_theory_is_off(setting):
         if setting == "table_2":
             results = (results[0], results[1], results[3], results[2])
     for name, numbers in zip(SAID[setting].split(), results, strict=True):
-        assert re.findall(r"\d\.\d+", figures.FIGURES[name].result) == list(numbers), name
+        assert re.findall(r"\d\.\d+", figures.FIGURES[name].result) == list(numbers), (
+            name
+        )
 
 
 def test_panels_keep_their_size():
-    """Legends, the highest of a row, and headlines make the figure higher, by what they take."""
+    """Legends, the highest of a row, and headlines make the figure higher, by what they
+    take.
+    """
     figure, axes = plotting.figure(1, 2)
     for axis, lines in zip(axes, (5, 2), strict=True):
         for k in range(lines):

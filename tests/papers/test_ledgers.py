@@ -1,5 +1,5 @@
-"""Every ledger: valid fields, existing addresses, computed verdicts as expected, and detection of
-faults.
+"""Every ledger: valid fields, existing addresses, computed verdicts as expected, and
+detection of faults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ KINDS = {
     "erratum",
 }
 POINTERS = {"equation", "check", "test", "code", "figure"}
-models = pytest.mark.parametrize(  # names of models lead tests to the worker that derives theirs
+# names of models lead tests to the worker that derives theirs
+models = pytest.mark.parametrize(
     "model", [pytest.param(m, id=f"{m.paper}-{m.name}") for m in MODELS.values()]
 )
 
@@ -49,8 +50,8 @@ def ledger(paper):
 
 @functools.cache
 def typed(paper):
-    """How many claims have each verdict, and a digest of which has which, as the ledger types
-    them.
+    """How many claims have each verdict, and a digest of which has which, as the ledger
+    types them.
     """
     return claims.counted(claims.place(BY_PAPER[paper]))
 
@@ -68,7 +69,9 @@ def cited(paper, kind):
 @models
 def test_fields(model):
     """Words of the vocabulary, one line each, ids once; what nothing covers says why."""
-    assert [i for i, n in Counter(c.id for c in ledger(model.paper)).items() if n > 1] == []
+    assert [
+        i for i, n in Counter(c.id for c in ledger(model.paper)).items() if n > 1
+    ] == []
     for c in ledger(model.paper):
         assert c.kind in KINDS, c.id
         assert 0 < len(c.says) <= 130 and "\n" not in c.id + c.says + c.note, c.id
@@ -88,9 +91,9 @@ def test_addresses(model):
     known = evidence.found(stored(model.paper)).verdicts
     for address in cited(model.paper, "check"):
         what = address.partition(".")[0]
-        assert what in model.checks and (address in known or what not in stored(model.paper)), (
-            address
-        )
+        assert what in model.checks and (
+            address in known or what not in stored(model.paper)
+        ), address
 
 
 def spelled_out(place):
@@ -110,12 +113,19 @@ def test_an_equation_has_the_number_of_its_claims(model):
     for c in ledger(model.paper):
         for name in c.evidence("equation"):
             claimed.setdefault(name, set()).update(spelled_out(c.id))
-    own = {name: spelled_out(model.wing("theory").equations()[name].reference) for name in claimed}
-    assert [n for n, ids in claimed.items() if ids and own[n] and not ids & own[n]] == []
+    own = {
+        name: spelled_out(model.wing("theory").equations()[name].reference)
+        for name in claimed
+    }
+    assert [
+        n for n, ids in claimed.items() if ids and own[n] and not ids & own[n]
+    ] == []
 
 
 def test_an_equation_in_a_meaning_is_that_of_the_quantity():
-    """As the `Equation` of this name or left-hand side says, or if there is none, a claim."""
+    """As the `Equation` of this name or left-hand side says, or if there is none, a
+    claim.
+    """
     seen = 0
     for full, system in systems.every().items():
         model = MODELS[full.partition(".")[0]]
@@ -144,7 +154,9 @@ def test_code(path):
             continue
         for part in parts[n:]:
             found = (
-                getattr(found, part) if hasattr(found, part) else found.__dataclass_fields__[part]
+                getattr(found, part)
+                if hasattr(found, part)
+                else found.__dataclass_fields__[part]
             )
         return
     raise ModuleNotFoundError(path)
@@ -152,46 +164,62 @@ def test_code(path):
 
 @models
 def test_verdicts_are_the_expected_ones(model):
-    """On the stored evidence; each is counted, and typed where it is less than agreement for
-    another reason than that the claim holds in part, nowhere else.
+    """On the stored evidence; each is counted, and typed where it is less than
+    agreement for another reason than that the claim holds in part, nowhere else.
     """
     found = evidence.found(stored(model.paper))
     assert claims.different(ledger(model.paper), found, typed(model.paper)) == []
-    assert typed(model.paper).keys() <= {*claims.VERDICTS, "digest"} and "digest" in typed(
-        model.paper
-    )
+    assert typed(model.paper).keys() <= {
+        *claims.VERDICTS,
+        "digest",
+    } and "digest" in typed(model.paper)
     untyped = [replace(c, verdict="") for c in ledger(model.paper)]
-    assert set(claims.different(untyped, found)) == {c.id for c in ledger(model.paper) if c.verdict}
+    assert set(claims.different(untyped, found)) == {
+        c.id for c in ledger(model.paper) if c.verdict
+    }
 
 
 @models
 @pytest.mark.parametrize("word", [*VERDICTS, "tested"])
 def test_a_check_with_another_verdict_shows(model, word):
-    """Each cited check, better or worse than stored, shows wherever it changes the verdict of a
-    claim: the claim is named unless it still agrees, and then the counts differ.
+    """Each cited check, better or worse than stored, shows wherever it changes the
+    verdict of a claim: the claim is named unless it still agrees, and then the counts
+    differ.
     """
     found = evidence.found(stored(model.paper))
     now = {c.id: claims.computed(c, found) for c in ledger(model.paper)}
     for address in cited(model.paper, "check"):
         other = replace(found, verdicts={**found.verdicts, address: word})
-        changed = {c.id for c in ledger(model.paper) if claims.computed(c, other) != now[c.id]}
+        changed = {
+            c.id for c in ledger(model.paper) if claims.computed(c, other) != now[c.id]
+        }
         shown = claims.different(ledger(model.paper), other, typed(model.paper))
         worse = word in claims.LESS
-        assert bool(shown) == bool(changed) and (not worse or changed <= set(shown)), address
+        assert bool(shown) == bool(changed) and (not worse or changed <= set(shown)), (
+            address
+        )
 
 
 def test_opposite_changes_show():
-    """Two claims that exchange verdicts are counted as before, but not by the same digest; the
-    order of a ledger does not matter. Without a digest, counts are compared, and without both
-    nothing.
+    """Two claims that exchange verdicts are counted as before, but not by the same
+    digest; the order of a ledger does not matter. Without a digest, counts are
+    compared, and without both nothing.
     """
-    pair = [claims.Claim(w, "statement", "", [f"check:laws.{w}"]) for w in ("one", "two")]
+    pair = [
+        claims.Claim(w, "statement", "", [f"check:laws.{w}"]) for w in ("one", "two")
+    ]
     before = claims.Found({"laws.one": "exact", "laws.two": "agrees"})
     after = claims.Found({"laws.one": "agrees", "laws.two": "exact"})
     told = {"exact": 1, "agrees": 1, "digest": claims.digest(pair, before)}
-    assert claims.different(pair, before, told) == claims.different(pair[::-1], before, told) == []
+    assert (
+        claims.different(pair, before, told)
+        == claims.different(pair[::-1], before, told)
+        == []
+    )
     now = claims.digest(pair, after)
-    assert claims.different(pair, after, told) == [f"digest {now} instead of {told['digest']}"]
+    assert claims.different(pair, after, told) == [
+        f"digest {now} instead of {told['digest']}"
+    ]
     assert claims.different(pair, after, {"exact": 1, "agrees": 1}) == []
     assert claims.different(pair, after, {"exact": 2}) == [
         "1 exact instead of 2",
@@ -222,16 +250,23 @@ def test_what_holds_in_part_is_no_agreement(model):
 
 @models
 def test_equations_and_code_alone_show_nothing(model):
-    """Pointers are no evidence; a figure alone is drawn; of tests alone the word is tested."""
+    """Pointers are no evidence; a figure alone is drawn; of tests alone the word is
+    tested.
+    """
     found = evidence.found(stored(model.paper))
     for c in ledger(model.paper):
         bare = replace(
-            c, covered_by=[e for e in c.covered_by if e.split(":")[0] in ("equation", "code")]
+            c,
+            covered_by=[
+                e for e in c.covered_by if e.split(":")[0] in ("equation", "code")
+            ],
         )
         assert claims.computed(bare, found) == "not covered"
         assert claims.computed(replace(c, covered_by=["figure:1"]), found) == "drawn"
         tested = replace(c, covered_by=["equation:loss", "test:one"], partly=False)
-        assert claims.computed(tested, found) == ("erratum" if c.kind == "erratum" else "tested")
+        assert claims.computed(tested, found) == (
+            "erratum" if c.kind == "erratum" else "tested"
+        )
 
 
 def test_no_check_fails_in_stored_evidence():
@@ -247,7 +282,10 @@ def test_evidence_says_why():
     off = evidence.kept(near("off", "e", 1.0, 1.2, 0.0, "reason", band=band))
     few = evidence.kept(sampled("few", "e", 1.0, np.array([0.5, 1.0, 1.5])))
     good = evidence.kept(near("good", "e", 1.0, 1.0, 0.01, "reason"))
-    assert (off["verdict"], off["why"]) == ("limit", "off by +10.0% to +30.0%: a neglected term")
+    assert (off["verdict"], off["why"]) == (
+        "limit",
+        "off by +10.0% to +30.0%: a neglected term",
+    )
     assert few["verdict"] == "undecided" and "samples would" in few["why"]
     assert good["verdict"] == "agrees" and "why" not in good
 
@@ -265,8 +303,12 @@ def test_stored_evidence_says_why():
 def test_the_command_prints_verdicts(model, capsys, monkeypatch):
     """Fits 100 columns; exit code 0 where all are as expected; JSON carries everything."""
     monkeypatch.setenv("COLUMNS", "100")
-    as_stored = {what: record.get("sources", "") for what, record in stored(model.paper).items()}
-    monkeypatch.setattr(evidence, "sources", lambda model, what: as_stored[what])  # seconds
+    as_stored = {
+        what: record.get("sources", "") for what, record in stored(model.paper).items()
+    }
+    monkeypatch.setattr(
+        evidence, "sources", lambda model, what: as_stored[what]
+    )  # seconds
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
     end = f"\n{len(ledger(model.paper))} claims, "
@@ -277,7 +319,9 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
     assert command.main([model.paper, "--claims", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert " ..." not in printed
-    assert all({*claim.says.split()} <= {*printed.split()} for claim in ledger(model.paper))
+    assert all(
+        {*claim.says.split()} <= {*printed.split()} for claim in ledger(model.paper)
+    )
     assert len(found["claims"]) == len(ledger(model.paper)) and {
         "verdict",
         "computed",
@@ -290,7 +334,9 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
 def test_write_ups_print_the_computed_verdicts(model):
     """Of every claim, in the second column."""
     printed = source.claims_table(claims.place(model).parent)
-    rows = [line.split(" & ") for line in printed.splitlines() if line.count(" & ") >= 3]
+    rows = [
+        line.split(" & ") for line in printed.splitlines() if line.count(" & ") >= 3
+    ]
     found = evidence.found(stored(model.paper))
     computed = [claims.computed(c, found) for c in ledger(model.paper)]
     assert [row[1] for row in rows[1:]] == computed  # the first is the header
@@ -305,8 +351,18 @@ EQUATION = claims.Claim("Eq. (1)", "equation", "", ["equation:loss", "check:laws
         (EQUATION, "exact"),
         (replace(EQUATION, covered_by=[*EQUATION.covered_by, "test:one"]), "exact"),
         (replace(EQUATION, covered_by=["equation:loss", "test:one"]), "tested"),
-        (replace(EQUATION, covered_by=["equation:rate", "check:laws.loss", "test:one"]), "tested"),
-        (replace(EQUATION, kind="statement", covered_by=["check:laws.loss", "test:one"]), "tested"),
+        (
+            replace(
+                EQUATION, covered_by=["equation:rate", "check:laws.loss", "test:one"]
+            ),
+            "tested",
+        ),
+        (
+            replace(
+                EQUATION, kind="statement", covered_by=["check:laws.loss", "test:one"]
+            ),
+            "tested",
+        ),
         (replace(EQUATION, covered_by=["check:laws.loss", "check:laws.lead"]), "bound"),
         (replace(EQUATION, covered_by=["check:laws.loss", "test:bad"]), "FAIL"),
     ],
@@ -314,23 +370,31 @@ EQUATION = claims.Claim("Eq. (1)", "equation", "", ["equation:loss", "check:laws
 def test_a_neighbour_or_a_bare_test_lifts_nothing(claim, verdict):
     """An exact row counts for the equation it is about; a test has a word of its own."""
     found = claims.Found(
-        {"laws.loss": "exact", "laws.lead": "bound", "tests.bad": "FAIL"}, {"laws.loss": {"loss"}}
+        {"laws.loss": "exact", "laws.lead": "bound", "tests.bad": "FAIL"},
+        {"laws.loss": {"loss"}},
     )
     assert claims.computed(claim, found) == verdict
 
 
 def test_what_has_no_result_is_counted_and_named():
-    """Without stored evidence nothing counts as agreement that rests on a check, whatever is typed;
-    the addresses are printed.
+    """Without stored evidence nothing counts as agreement that rests on a check,
+    whatever is typed; the addresses are printed.
     """
     claim = claims.Claim(
-        "Eq. (1)", "equation", "holds", ["check:laws.first", "check:laws.second"], verdict="exact"
+        "Eq. (1)",
+        "equation",
+        "holds",
+        ["check:laws.first", "check:laws.second"],
+        verdict="exact",
     )
     found = claims.Found({"laws.first": "exact"})
     assert claims.coverage([claim], found)["undecided"] == 1
     assert claims.without_result([claim], found) == ["laws.second"]
     text = claims.report([claim], found)
-    assert "0 exact or in agreement" in text and "no result is stored for check:laws.second" in text
+    assert (
+        "0 exact or in agreement" in text
+        and "no result is stored for check:laws.second" in text
+    )
     whole = claims.report(
         [claim], claims.Found(dict.fromkeys(("laws.first", "laws.second"), "exact"))
     )

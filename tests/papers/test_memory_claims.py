@@ -1,5 +1,5 @@
-"""The write-up and figures of the slides: every figure is cited, figures can be drawn, the document
-is whole.
+"""The write-up and figures of the slides: every figure is cited, figures can be drawn,
+the document is whole.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def test_a_figure_from_the_command(tmp_path, monkeypatch, capsys):
     """A quick figure, drawn whole."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     assert (
-        command.main(["bietti2025", "--figure", "one_step", "--out", str(tmp_path), "--quiet"]) == 0
+        command.main(
+            ["bietti2025", "--figure", "one_step", "--out", str(tmp_path), "--quiet"]
+        )
+        == 0
     )
     assert (tmp_path / "figure_one_step.png").stat().st_size > 10_000
     assert capsys.readouterr().out.strip().endswith("figure_one_step.png")

@@ -1,5 +1,5 @@
-"""The ledger of musat2025 is complete: equations, figures, theorems, hypotheses, errata, and every
-equation derived here.
+"""The ledger of musat2025 is complete: equations, figures, theorems, hypotheses,
+errata, and every equation derived here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SCHEMATIC = "Fig. 1"
 
 
 def test_complete():
-    """Equations (1)-(15), figures 1-17, theorems, propositions, hypotheses and nineteen errata,
-    each once.
+    """Equations (1)-(15), figures 1-17, theorems, propositions, hypotheses and nineteen
+    errata, each once.
     """
     ids = [c.id for c in CLAIMS]
     assert [i for i, n in Counter(ids).items() if n > 1] == []
@@ -27,7 +27,9 @@ def test_complete():
             for first, last in re.findall(r"\((\d+)\)(?:-\((\d+)\))?", claim.id):
                 numbers.update(range(int(first), int(last or first) + 1))
     assert numbers == Counter(range(1, 16))
-    assert {f"Fig. {k}" for k in range(1, 18)} == {c.id for c in CLAIMS if c.kind == "figure"}
+    assert {f"Fig. {k}" for k in range(1, 18)} == {
+        c.id for c in CLAIMS if c.kind == "figure"
+    }
     named = [
         "Theorem 1",
         "Theorem 2",
@@ -44,6 +46,8 @@ def test_complete():
 
 def test_equations():
     """Every equation is cited."""
-    variants = re.compile(r"(_inclusive|^key_(earlier|later|own_item)|^query_normaliser)")
+    variants = re.compile(
+        r"(_inclusive|^key_(earlier|later|own_item)|^query_normaliser)"
+    )
     left = set(induction_heads.equations()) - set(cited("musat2025", "equation"))
     assert sorted(name for name in left if not variants.search(name)) == []

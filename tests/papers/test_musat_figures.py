@@ -1,5 +1,5 @@
-"""Every figure of Musat et al. and the write-up can be made, at sizes of seconds; generated parts
-are marked.
+"""Every figure of Musat et al. and the write-up can be made, at sizes of seconds;
+generated parts are marked.
 """
 
 import shutil
@@ -32,7 +32,8 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setitem(figures.ABLATION, name, (2, 4))
     monkeypatch.setitem(pictures.ABLATION, (2, 4), 20)
     monkeypatch.setitem(pictures.STRUCTURE, 4, (4, 8, 16))
-    # Figures 6-14 carry their sizes in their names: all of them at the steps of N = 4 here.
+    # Figures 6-14 carry their sizes in their names: all of them at the steps of N = 4
+    # here.
     monkeypatch.setattr(weights_figures, "structure_runs", _short_structure)
     monkeypatch.setitem(figures.EMERGENCE, "small", (2, 3))
     monkeypatch.setitem(
@@ -44,13 +45,24 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(figures, "DROP_SIZES", (4, 64))
     for name, value in {"SIZES": (4, 8), "LAW_SIZES": (8, 16), "PATH_SIZE": 8}.items():
         monkeypatch.setattr(laws, name, value)
-    for name, value in {"SIZES": (2, 3), "SEEDS": range(2), "NOISE_SIZE": 2, "RATE": 0.4}.items():
+    for name, value in {
+        "SIZES": (2, 3),
+        "SEEDS": range(2),
+        "NOISE_SIZE": 2,
+        "RATE": 0.4,
+    }.items():
         monkeypatch.setattr(timescales, name, value)
-    for name, value in {"DIMENSIONS": (16, 32), "SEEDS": range(2), "BATCHES": (2, 4)}.items():
+    for name, value in {
+        "DIMENSIONS": (16, 32),
+        "SEEDS": range(2),
+        "BATCHES": (2, 4),
+    }.items():
         monkeypatch.setattr(gaussian, name, value)
     monkeypatch.setattr(laws, "SIZES", (16, 32))
     monkeypatch.setattr(figures.Figure, "write", _once(figures.Figure.write))
-    monkeypatch.setattr(plotting, "save", _coarse)  # most of the time would go into pixels
+    monkeypatch.setattr(
+        plotting, "save", _coarse
+    )  # most of the time would go into pixels
     monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 128, 256))
     monkeypatch.setattr(gradients, "checks", lambda: gradients.chain(ih.equations()))
     return Source("small", [0, 1], "cpu", progress=False)
@@ -69,7 +81,9 @@ def _once(write):
         for model, numbers in SAME.items():
             if self.name in map(str, numbers) and self.name != "14":
                 return Path(
-                    shutil.copy(out / f"figure_{model}.png", out / f"figure_{self.name}.png")
+                    shutil.copy(
+                        out / f"figure_{model}.png", out / f"figure_{self.name}.png"
+                    )
                 )
         return write(self, source, out)
 
@@ -89,7 +103,10 @@ def _short_structure(source, N):
         figures.partial(figures.train, keep_weights=True), p, source.seeds[:1]
     ).isel(t=slice(0, 3))
     return runs.assign_coords(
-        step=("t", list({4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}[N]))
+        step=(
+            "t",
+            list({4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}[N]),
+        )
     )
 
 

@@ -1,5 +1,5 @@
-"""The ledger of cui2024 is complete: every equation, figure and table of the paper, and every
-equation derived here.
+"""The ledger of cui2024 is complete: every equation, figure and table of the paper, and
+every equation derived here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def test_every_figure_and_table_once():
         FIGURES
     )  # drawn, whether or not it shows what the paper says
     assert all(
-        c.note for c in CLAIMS if c.kind == "figure" and f"figure:{c.id[5:]}" not in c.covered_by
+        c.note
+        for c in CLAIMS
+        if c.kind == "figure" and f"figure:{c.id[5:]}" not in c.covered_by
     )
 
 

@@ -21,7 +21,15 @@ TINY = panels.Setting(
     (0.9, 1.5),
     4,
     (0.3,),
-    Parameters(d=20, alpha=2.0, start="random", optimizer="adam", steps=5, n_test=40, polish=False),
+    Parameters(
+        d=20,
+        alpha=2.0,
+        start="random",
+        optimizer="adam",
+        steps=5,
+        n_test=40,
+        polish=False,
+    ),
     2,
     P,
     2,
@@ -33,7 +41,13 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setitem(panels.SETTINGS, "small", TINY)
     counted = HistogramParameters(
-        length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1
+        length=4,
+        alphabet=4,
+        samples=100,
+        width=8,
+        hidden=8,
+        epochs=1,
+        unfrozen_epochs=1,
     )
     monkeypatch.setitem(panels.COUNTING, "small", counted)
     monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
@@ -44,7 +58,11 @@ QUICK = {"4", "5", "6", "7", "table_1"}
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(FIGURES)]
+    "name",
+    [
+        n if n in QUICK else pytest.param(n, marks=pytest.mark.slow)
+        for n in sorted(FIGURES)
+    ],
 )
 def test_figure(name, tiny, tmp_path):
     """Written, and not empty."""
@@ -65,5 +83,6 @@ def test_write_up_marks_what_is_generated(tiny, monkeypatch):
     monkeypatch.setattr(cui2024, "thresholds", lambda source: "thresholds")
     text = cui2024.generate(tiny)
     assert (
-        text.count("% begin generated:") == text.count("% end generated:") > 20 and "%!" not in text
+        text.count("% begin generated:") == text.count("% end generated:") > 20
+        and "%!" not in text
     )

@@ -1,4 +1,6 @@
-"""What the student tests share: tiny sizes, a store of their own, and a student with its data."""
+"""What the student tests share: tiny sizes, a store of their own, and a student with
+its data.
+"""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -22,8 +24,12 @@ def _own_store(tmp_path, monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_stack_traces(monkeypatch) -> None:
-    """Torch keeps one for every operation that it traces, of a hundred frames below pytest."""
-    monkeypatch.setattr("torch._subclasses.fake_tensor.traceback", Traceback, raising=False)
+    """Torch keeps one for every operation that it traces, of a hundred frames below
+    pytest.
+    """
+    monkeypatch.setattr(
+        "torch._subclasses.fake_tensor.traceback", Traceback, raising=False
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +43,18 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def tiny() -> Parameters:
-    """Sizes at which a run takes a tenth of a second; all of them differ from one another."""
-    return Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
+    """Sizes at which a run takes a tenth of a second; all of them differ from one
+    another.
+    """
+    return Parameters(
+        N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20
+    )
 
 
 @pytest.fixture
 def make() -> Callable:
-    """Student in double precision, with training data and permutations, as a run of this seed would
-    start.
+    """Student in double precision, with training data and permutations, as a run of
+    this seed would start.
     """
 
     def made(p: Parameters, seed: int = 0, dtype: torch.dtype = torch.float64):
@@ -64,8 +74,8 @@ def make() -> Callable:
 
 @pytest.fixture
 def alone() -> Callable:
-    """Arguments of `measure` for a single student: stack of one, engine, test sequences,
-    teachers.
+    """Arguments of `measure` for a single student: stack of one, engine, test
+    sequences, teachers.
     """
 
     def made(student: Student, data: task.Sequences, perms):

@@ -139,7 +139,9 @@ class Layers(nn.Module):
         for layer in square:
             nn.init.zeros_(getattr(layer, "bias", torch.zeros(1)))
             layer.weight.data = 0.5 * torch.eye(N)
-        self.layers = nn.Sequential(square[0], *between, square[1], nn.ReLU(), square[2])
+        self.layers = nn.Sequential(
+            square[0], *between, square[1], nn.ReLU(), square[2]
+        )
 
     def loss(self, x: Tensor) -> Tensor:
         return functional.cross_entropy(self.layers(x), x)
@@ -191,13 +193,20 @@ class Attention(nn.Module):
 
     def __init__(self, width=8):
         super().__init__()
-        self.embedding, self.place = nn.Embedding(6, width), nn.Parameter(torch.randn(5, width))
-        self.layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
+        self.embedding, self.place = (
+            nn.Embedding(6, width),
+            nn.Parameter(torch.randn(5, width)),
+        )
+        self.layer = nn.TransformerEncoderLayer(
+            width, 2, 16, dropout=0.0, batch_first=True
+        )
         self.out = nn.Linear(width, 6)
 
     def loss(self, words):
         logits = self.out(self.layer(self.embedding(words) + self.place))
-        return nn.functional.cross_entropy(logits.flatten(0, 1), words.flip(1).flatten())
+        return nn.functional.cross_entropy(
+            logits.flatten(0, 1), words.flip(1).flatten()
+        )
 
 
 class Scalar(nn.Module):

@@ -1,5 +1,5 @@
-"""Sequences that end in a burst: a transformer written by hand against the statement, and against
-the sequences of one right pair.
+"""Sequences that end in a burst: a transformer written by hand against the statement,
+and against the sequences of one right pair.
 """
 
 import pytest
@@ -10,8 +10,8 @@ from simulate.induction_heads import train
 from simulate.induction_heads.student import Constrained, squared_error
 from simulate.statement import Student
 from simulate.training.streams import keyed
-from theory.induction_heads import Parameters, bursty
 from theory.call.parameters import ParameterError
+from theory.induction_heads import Parameters, bursty
 from theory.statement.evaluation import arrays
 
 GIVEN = dict(data="orthonormal", query="last")
@@ -33,15 +33,20 @@ def test_statement_is_the_transformer(B):
     told, slopes = student.gradients({w: place[w.name] for w in stated.weights}, data)
     assert told.item() == pytest.approx(loss.item(), rel=1e-12)
     found = {w.name: float(x) for w, x in slopes.items()}
-    assert [found[n] for n in place] == pytest.approx(plain.theta.grad.tolist(), rel=1e-10)
+    assert [found[n] for n in place] == pytest.approx(
+        plain.theta.grad.tolist(), rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("data", ["orthonormal", "gaussian"])
 def test_only_the_tokens_of_the_last_pairs_are_repeated(data):
-    """Codes differ as before; other rows, the query and the target are those of one right pair."""
+    """Codes differ as before; other rows, the query and the target are those of one
+    right pair.
+    """
     p = Parameters(N=5, D=10, data=data, query="last")
     one, burst = (
-        pairs.sample(p.replace(B=B), pairs.generator(1, "train"), 3, torch.float64) for B in (1, 3)
+        pairs.sample(p.replace(B=B), pairs.generator(1, "train"), 3, torch.float64)
+        for B in (1, 3)
     )
     D, rows = p.dimension, slice(2 * (p.N - 3), 2 * p.N)
     assert torch.equal(one.X[..., D:], burst.X[..., D:]) and torch.equal(one.y, burst.y)
@@ -60,7 +65,9 @@ def test_refused(field):
 
 def test_bursts_help_when_every_weight_moves(tmp_path):
     """Alpha of a student of all weights is ahead with two right pairs."""
-    p = Parameters(N=4, steps=60, batch_size=16, loss="sum", eta=0.2 * 8, eval_every=60, **GIVEN)
+    p = Parameters(
+        N=4, steps=60, batch_size=16, loss="sum", eta=0.2 * 8, eval_every=60, **GIVEN
+    )
     given = dict(seeds=[0], store=tmp_path, progress=False)
     one, two = (float(train(p.replace(B=B), **given).alpha[0, -1]) for B in (1, 2))
     assert 0 < 1.1 * one < two

@@ -9,9 +9,9 @@ import sys
 import pytest
 import torch
 
-from simulate.store import runs, storage
 from simulate.state_tracking import __main__ as command
 from simulate.state_tracking import train
+from simulate.store import runs, storage
 from theory.call.parameters import ParameterError
 from theory.runtime import cli
 
@@ -58,7 +58,15 @@ def test_table(program, tmp_path):
     first, header, _, *rows = out.splitlines()
     assert str(tmp_path / "runs") in first
     assert "alpha = 0.1333" in first  # 4/30
-    assert header.split() == ["seed", "A", "R", "S", "loss", "accuracy", "rollout_accuracy"]
+    assert header.split() == [
+        "seed",
+        "A",
+        "R",
+        "S",
+        "loss",
+        "accuracy",
+        "rollout_accuracy",
+    ]
     assert [row.split()[0] for row in rows] == ["3", "1"]
     stored = runs.open(tmp_path / "runs").isel(alpha=-1)
     for row in rows:
@@ -70,7 +78,9 @@ def test_table(program, tmp_path):
 
 
 def test_json(program, tmp_path, small):
-    code, out, err = program(*SMALL, "--seeds=2", "--json", f"--out={tmp_path / 'runs'}")
+    code, out, err = program(
+        *SMALL, "--seeds=2", "--json", f"--out={tmp_path / 'runs'}"
+    )
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["model"] == "state_tracking"
@@ -78,7 +88,9 @@ def test_json(program, tmp_path, small):
     assert found["alpha"] == 4 / 30
     assert found["parameters"] == small.stored(training_only=True)
     stored = runs.open(tmp_path / "runs").isel(alpha=-1)
-    assert {name: stored[name].values.tolist() for name in found["final"]} == found["final"]
+    assert {name: stored[name].values.tolist() for name in found["final"]} == found[
+        "final"
+    ]
 
 
 def test_json_has_null_where_there_is_no_number(program):
@@ -126,7 +138,10 @@ def test_a_second_call_trains_nothing(program, monkeypatch):
 )
 def test_seeds(program, text, expected):
     code, out, _ = program(
-        *SMALL, "--set=epochs=1", "--json", *([] if text is None else [f"--seeds={text}"])
+        *SMALL,
+        "--set=epochs=1",
+        "--json",
+        *([] if text is None else [f"--seeds={text}"]),
     )
     assert code == 0
     assert json.loads(out)["seeds"] == expected
@@ -136,7 +151,9 @@ def test_alpha_is_the_length(program):
     """In place of `epochs`; both are refused."""
     code, _, err = program(*SMALL, "--alpha=0.2")
     assert code == 2 and "--set epochs says it, too" in err
-    _, out, _ = program(*[w for w in SMALL if "epochs" not in w], "--json", "--alpha=0.2")
+    _, out, _ = program(
+        *[w for w in SMALL if "epochs" not in w], "--json", "--alpha=0.2"
+    )
     found = json.loads(out)
     assert found["alpha"] == 0.2
     assert found["parameters"]["epochs"] == 6  # 0.2 * 5 * 6
@@ -151,7 +168,9 @@ def test_preset_then_set(program):
 def test_precision(program, tmp_path):
     for dtype in ("float32", "float64"):
         program(*SMALL, f"--dtype={dtype}", f"--out={tmp_path / dtype}.nc")
-    single, double = (runs.read(tmp_path / f"{dtype}.nc") for dtype in ("float32", "float64"))
+    single, double = (
+        runs.read(tmp_path / f"{dtype}.nc") for dtype in ("float32", "float64")
+    )
     difference = abs(single.loss - double.loss).max()
     assert 0 < difference < 1e-6  # rounding of single precision after four steps
 
@@ -205,7 +224,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"), WRONG, ids=lambda x: " ".join(x) if isinstance(x, list) else ""
+    ("arguments", "named"),
+    WRONG,
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_code_2(program, arguments, named):
     code, out, err = program(*SMALL, *arguments)

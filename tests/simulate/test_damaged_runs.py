@@ -12,8 +12,8 @@ import xarray as xr
 from test_resume import ALONE, place, stop_at, trained_epochs
 from tiny import bits
 
-from simulate.store import runs
 from simulate.state_tracking import Parameters, train
+from simulate.store import runs
 from theory.call.parameters import ParameterError
 
 
@@ -63,7 +63,9 @@ def no_configuration(path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_path, damage):
+def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(
+    tiny, tmp_path, damage
+):
     p = tiny.replace(epochs=2, eval_every=1)
     expected = train(p, seeds=[0, 1], store=tmp_path, **ALONE)
     path = place(p, tmp_path)
@@ -93,8 +95,8 @@ def flip(path: Path) -> None:
 
 
 def test_flipped_bits_are_noticed(tiny, tmp_path, forked):
-    """Reading a file with a flipped bit refuses or returns what was written; in a process, as it
-    may also hang.
+    """Reading a file with a flipped bit refuses or returns what was written; in a
+    process, as it may also hang.
     """
     p = tiny.replace(epochs=2, eval_every=1)
     train(p, store=tmp_path, **ALONE)
@@ -126,10 +128,15 @@ def checkpoint_of_other_sizes(path: Path) -> None:
     [
         truncated,
         checkpoint_of_other_sizes,
-        *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, foreign_checkpoint)),
+        *(
+            pytest.param(f, marks=pytest.mark.slow)
+            for f in (emptied, text, foreign_checkpoint)
+        ),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, monkeypatch, damage):
+def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(
+    tiny, tmp_path, monkeypatch, damage
+):
     p = tiny.replace(epochs=20)
     expected = train(p, store=tmp_path / "whole", **ALONE)
     damage(interrupted(p, tmp_path / "cut", monkeypatch))

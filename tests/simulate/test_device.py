@@ -28,8 +28,8 @@ def test_without_a_name_a_gpu_is_preferred():
     "name", [*ABSENT, "cuda:99", "", "gpu", "cpu:x", "hpu", "privateuseone", "meta"]
 )
 def test_what_is_not_here_is_refused(name):
-    """Also what torch accepts but cannot compute on (meta), or fails on with an import error
-    (hpu).
+    """Also what torch accepts but cannot compute on (meta), or fails on with an import
+    error (hpu).
     """
     with pytest.raises(ParameterError, match="device") as caught:
         device.find(name)

@@ -9,15 +9,26 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from modules import Copy, Layers, Pooling, Product, Recurrent, Targets, Tied, copy, cycle, retrieval
+from modules import (
+    Copy,
+    Layers,
+    Pooling,
+    Product,
+    Recurrent,
+    Targets,
+    Tied,
+    copy,
+    cycle,
+    retrieval,
+)
 from torch import nn
 
 from simulate.discover import discover
 from simulate.discover.names import complete
 from simulate.induction_heads import Student, student
 from simulate.induction_heads.student import squared_error
-from theory.induction_heads import structure
 from theory.dynamics.optimisers import Optimiser
+from theory.induction_heads import structure
 
 
 @functools.cache
@@ -31,7 +42,10 @@ def test_retrieval(sizes):
     """Four classes with two conserved sums: two order parameters."""
     N, M, _ = sizes
     found = discovered(retrieval, *sizes)
-    assert found.order_parameters == ["K[i, i] - K[i, j], j != i", "V[i, i] - V[i, j], j != i"]
+    assert found.order_parameters == [
+        "K[i, i] - K[i, j], j != i",
+        "V[i, i] - V[i, j], j != i",
+    ]
     assert found.classes == {
         "K[i, i]": N,
         "V[i, i]": M,
@@ -53,16 +67,20 @@ def test_causal_copy(L):
     assert len(found.order_parameters) == L
     assert found.order_parameters[0] == "scores[i, i-1] - scores[i, i], i = 1"
     assert found.order_parameters[-1] == "V[i, i] - V[i, j], j != i"
-    assert found.still == L * (L - 1) // 2 + 1  # above the diagonal, and the first row's
+    assert (
+        found.still == L * (L - 1) // 2 + 1
+    )  # above the diagonal, and the first row's
 
 
 def orthonormal(D):
-    """A law of the induction heads that is invariant under signed shifts of tokens and codes, as
-    all sequences.
+    """A law of the induction heads that is invariant under signed shifts of tokens and
+    codes, as all sequences.
     """
 
     def turns(n):
-        for shift, signs in itertools.product(range(n), itertools.product((1.0, -1.0), repeat=n)):
+        for shift, signs in itertools.product(
+            range(n), itertools.product((1.0, -1.0), repeat=n)
+        ):
             yield torch.diag(torch.tensor(signs)).roll(shift, 0).double()
 
     code = torch.cat([torch.eye(D // 2), torch.zeros(D // 2, D // 2)], 1).double()
@@ -79,10 +97,13 @@ def orthonormal(D):
 
 
 @pytest.mark.parametrize(
-    ("mask", "number"), [("inclusive", 15), pytest.param("strict", 12, marks=pytest.mark.slow)]
+    ("mask", "number"),
+    [("inclusive", 15), pytest.param("strict", 12, marks=pytest.mark.slow)],
 )
 def test_two_layers_of_induction_heads(mask, number):
-    """All 448 weights; the paper's 19 is an upper bound, of which `structure` proves 15."""
+    """All 448 weights; the paper's 19 is an upper bound, of which `structure` proves
+    15.
+    """
     data = orthonormal(4)
     found = discover(
         Student(4, mask, torch.float64),
@@ -123,7 +144,8 @@ def every(values, length):
     [
         # W commutes with every permutation, as b: two entries of W and one of b
         (Tied(4), every(2, 4), 3, [4, 4, 12]),
-        # rows of E and U keep their sums; the first place against all others, which keep theirs
+        # rows of E and U keep their sums; the first place against all others, which
+        # keep theirs
         (Pooling(3, 4), every(3, 4), 3, [1, 3, 3, 3, 6, 6]),
         # equal units stay equal
         (Recurrent(6), every(2, 4), 3, [6, 6, 36]),
@@ -149,24 +171,37 @@ def test_more_counts_by_hand(module, inputs, number, entries):
     [([], 4, (0, 4, 6, 31, 34)), ([nn.LayerNorm(5)], 7, (0, 2, 3, 7))],
 )
 def test_dead_and_saturated_networks_decide_nothing(between, number, seeds):
-    """Seeds whose random points leave a layer dead, or a loss flat: the count is the same."""
+    """Seeds whose random points leave a layer dead, or a loss flat: the count is the
+    same.
+    """
     for seed in seeds:
         found = discover(Layers(*between), torch.arange(5), seed=seed)
         assert len(found.order_parameters) == number
 
 
 def test_a_start_without_symmetry_is_said():
-    """Random weights, too few to be refused: twelve numbers, where two suffice from zero."""
+    """Random weights, too few to be refused: twelve numbers, where two suffice from
+    zero.
+    """
     module, inputs = retrieval(3, 3, 2)
     assert len(discover(module, inputs).order_parameters) == 2
     draws = torch.Generator().manual_seed(0)
-    start = {k: torch.randn(x.shape, generator=draws) / 10 for k, x in module.named_parameters()}
-    with pytest.warns(UserWarning, match="K, V start at different.* 18 classes .* instead of 4"):
+    start = {
+        k: torch.randn(x.shape, generator=draws) / 10
+        for k, x in module.named_parameters()
+    }
+    with pytest.warns(
+        UserWarning, match="K, V start at different.* 18 classes .* instead of 4"
+    ):
         found = discover(module, inputs, start)
     assert len(found.order_parameters) == 12
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        discover(Targets(1.0, 2.0, 3.0), torch.arange(3), {"w": torch.tensor([0.25, 0.5, 1.0])})
+        discover(
+            Targets(1.0, 2.0, 3.0),
+            torch.arange(3),
+            {"w": torch.tensor([0.25, 0.5, 1.0])},
+        )
 
 
 class Once(torch.autograd.Function):
@@ -191,15 +226,21 @@ def test_second_derivatives_that_torch_does_not_have():
 
     start, x = {"W": torch.full((5, 5), 0.5)}, torch.arange(5)
     one, other = (
-        discover(functools.partial(loss, square), x, start) for square in (Once.apply, torch.square)
+        discover(functools.partial(loss, square), x, start)
+        for square in (Once.apply, torch.square)
     )
     assert other.loss.twice and not one.loss.twice
     np.testing.assert_allclose(one.flow.jacobian(), other.flow.jacobian(), atol=1e-9)
     bags = nn.EmbeddingBag.from_pretrained(torch.zeros(4, 4), freeze=False)
     found = discover(
-        bags, every(4, 2), loss_fn=lambda net, x: nn.functional.cross_entropy(net(x), x[:, 0])
+        bags,
+        every(4, 2),
+        loss_fn=lambda net, x: nn.functional.cross_entropy(net(x), x[:, 0]),
     )
-    assert float(found.flow.jacobian()[0, 0]) < 0 and found.flow.solve(t=5.0).loss[-1] < 1.3
+    assert (
+        float(found.flow.jacobian()[0, 0]) < 0
+        and found.flow.solve(t=5.0).loss[-1] < 1.3
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,8 +260,12 @@ def test_unusual_tables(read):
 
 
 def test_inputs_that_are_a_sample():
-    """It breaks the symmetry of its law, which is said; with all signs and places it does not."""
-    x = torch.randn(3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    """It breaks the symmetry of its law, which is said; with all signs and places it
+    does not.
+    """
+    x = torch.randn(
+        3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     loss = lambda w, x: (x @ w["W"].T - x).square().mean()  # noqa: E731
     found = discover(loss, x, {"W": torch.zeros(2, 2)})
     assert len(found.order_parameters) == 2
@@ -228,8 +273,12 @@ def test_inputs_that_are_a_sample():
     turned = torch.cat(
         [x @ turn for turn in (torch.eye(2).double(), torch.eye(2).double().flip(0))]
     )
-    signs = torch.tensor([*itertools.product([1.0, -1.0], repeat=2)], dtype=torch.float64)
-    found = discover(loss, (turned[:, None] * signs).flatten(0, 1), {"W": torch.zeros(2, 2)})
+    signs = torch.tensor(
+        [*itertools.product([1.0, -1.0], repeat=2)], dtype=torch.float64
+    )
+    found = discover(
+        loss, (turned[:, None] * signs).flatten(0, 1), {"W": torch.zeros(2, 2)}
+    )
     assert found.order_parameters == ["mean of W[i, i]"]
     lengths = discover(
         lambda w, x: sum(w["b"][one].exp().mean() for one in x),
@@ -242,7 +291,9 @@ def test_inputs_that_are_a_sample():
 
 
 def test_flow_is_that_of_the_module():
-    """Solutions, slopes, growth rates, held parameters, conserved quantities and fixed points."""
+    """Solutions, slopes, growth rates, held parameters, conserved quantities and fixed
+    points.
+    """
     found = discover(Product(4, 0.5, 0.25), torch.arange(4))
     flow = found.flow
     u, v = (float(flow.solve(t=8.0)[x].isel(t=-1)) for x in ("x1", "x2"))
@@ -269,7 +320,9 @@ def test_flow_is_that_of_the_module():
     held = flow.held(x1=0.5).solve(t=400.0).isel(t=-1)
     assert float(held.x1) == 0.5 and float(held.x2) == pytest.approx(2.0, rel=1e-9)
     late = flow.solve(t=20.0, events={"learned": x1 * x2 - 0.5})
-    assert float(flow.solve(t=float(late.learned)).loss.isel(t=-1)) == pytest.approx(0.25, rel=1e-9)
+    assert float(flow.solve(t=float(late.learned)).loss.isel(t=-1)) == pytest.approx(
+        0.25, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("of", ["plain", "momentum", "adam"])
@@ -282,7 +335,9 @@ def test_optimisers_move_the_module_alike(of):
     }
     how, kind, more = options[of]
     module, inputs = copy(4)
-    path = discovered(copy, 4).flow.descend(0.1, 30, optimizer=Optimiser(**how) if how else None)
+    path = discovered(copy, 4).flow.descend(
+        0.1, 30, optimizer=Optimiser(**how) if how else None
+    )
     module.double()
     descent = kind(module.parameters(), lr=0.1, **more)
     for _ in range(30):
@@ -295,11 +350,15 @@ def test_optimisers_move_the_module_alike(of):
     assert float(last.x1) == pytest.approx(
         float((module.scores[1, 0] - module.scores[1, 1]).detach()), rel=1e-9
     )
-    assert float(last.loss) == pytest.approx(float(module.loss(inputs).detach()), rel=1e-9)
+    assert float(last.loss) == pytest.approx(
+        float(module.loss(inputs).detach()), rel=1e-9
+    )
 
 
 def test_onset():
-    """A plateau and its escape: the loss of retrieval falls by half where the flow says."""
+    """A plateau and its escape: the loss of retrieval falls by half where the flow
+    says.
+    """
     found = discovered(retrieval, 4, 4, 2)
     onset = found.onset()
     numbers = onset.numbers
@@ -307,14 +366,18 @@ def test_onset():
     assert 0 < numbers["plateau_1"] < numbers["escape_1"] < numbers["run"]
     half = numbers["half_loss"]
     middle = (numbers["loss_start"] + numbers["loss_end"]) / 2
-    event = found.flow.solve(t=2 * half, events={"half": found.flow.observables["loss"] - middle})
+    event = found.flow.solve(
+        t=2 * half, events={"half": found.flow.observables["loss"] - middle}
+    )
     assert half == pytest.approx(float(event.half), rel=1e-3)
-    assert {"half_loss", "plateau_1", "escape_1"} == {*onset.times} and "escape_1" in onset.table()
+    assert {"half_loss", "plateau_1", "escape_1"} == {
+        *onset.times
+    } and "escape_1" in onset.table()
 
 
 def test_onset_waits_on_a_long_plateau():
-    """Two products, one of which starts much smaller: a run that is long enough sees both escapes,
-    a shorter one says that it ends on a plateau.
+    """Two products, one of which starts much smaller: a run that is long enough sees
+    both escapes, a shorter one says that it ends on a plateau.
     """
 
     def loss(w, x):
@@ -325,7 +388,10 @@ def test_onset_waits_on_a_long_plateau():
     onset = found.onset()
     assert onset.numbers["escape_1"] == pytest.approx(np.log(1e1), rel=0.2)
     assert onset.numbers["escape_2"] == pytest.approx(np.log(1e6), rel=0.1)
-    assert onset.numbers["plateau_2_loss"] == pytest.approx(0.5, rel=1e-3) and not onset.notes
+    assert (
+        onset.numbers["plateau_2_loss"] == pytest.approx(0.5, rel=1e-3)
+        and not onset.notes
+    )
     assert "ends near a saddle" in found.onset(until=8.0).notes[0]
 
 
@@ -339,8 +405,8 @@ def test_the_time_of_an_escape_is_that_of_the_fastest_fall():
 
 
 def test_a_fall_from_the_start_is_no_escape():
-    """The loss falls fast at the start, whatever the rounding of its first steps, then there is one
-    plateau.
+    """The loss falls fast at the start, whatever the rounding of its first steps, then
+    there is one plateau.
     """
     onset = discovered(copy, 3).onset()
     assert {"half_loss", "plateau_1", "escape_1"} == {*onset.times}
@@ -361,12 +427,16 @@ def test_whole_or_sample():
         and not complete(words[:-1])
         and not complete(torch.cat([words, words[:1]]))
     )
-    assert not complete(torch.randn(10, 3)) and not complete(torch.randint(100, (50, 4)))
+    assert not complete(torch.randn(10, 3)) and not complete(
+        torch.randint(100, (50, 4))
+    )
     assert not complete((pairs, pairs[:5])) and not complete(None)
 
 
 def test_precision_of_the_user_does_not_matter():
-    """Modules in single or half precision are computed in double precision, casts inside too."""
+    """Modules in single or half precision are computed in double precision, casts
+    inside too.
+    """
 
     class Cast(Copy):
         def loss(self, x):
@@ -378,4 +448,6 @@ def test_precision_of_the_user_does_not_matter():
     _, inputs = copy(4)
     assert len(discover(module, inputs).order_parameters) == 4
     assert len(discover(module.half(), inputs).order_parameters) == 4
-    assert module.V.dtype == torch.float16 and not module.V.any()  # the user's module stays
+    assert (
+        module.V.dtype == torch.float16 and not module.V.any()
+    )  # the user's module stays

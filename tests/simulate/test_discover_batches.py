@@ -1,4 +1,6 @@
-"""Bias and spread by batches of somebody's own module, against those that the engine derives."""
+"""Bias and spread by batches of somebody's own module, against those that the engine
+derives.
+"""
 
 import sys
 from pathlib import Path
@@ -14,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "theory" / "statement"))
 import systems
 
 from simulate.discover import discover
-from theory.dynamics.optimisers import Optimiser
 from theory.call.parameters import ParameterError
+from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
 from theory.statement import model
 
@@ -63,7 +65,9 @@ def test_the_engine_has_the_same(case):
     for x, name in zip([*map(str, found.flow.state), "loss"], names, strict=True):
         for kind in ("", "_bias", "_sd"):
             scale = float(abs(told[name + kind]).max())
-            np.testing.assert_allclose(mine[x + kind], told[name + kind], atol=1e-6 * scale + 1e-11)
+            np.testing.assert_allclose(
+                mine[x + kind], told[name + kind], atol=1e-6 * scale + 1e-11
+            )
     assert (told.loss_sd.max() > 0.01) == differ
     assert told.loss_bias.max() > 1e-3
 
@@ -82,7 +86,11 @@ def test_students_on_batches():
             w[:, k] -= eta * (force * (z.numpy()[rows] == k)).mean(1)
     seen = np.array(losses)[1:]
     times = xr.Dataset(coords={"t": eta * np.arange(0, 31, 10)})
-    told = discover(module, (z, sign)).predict(times, eta, batch_size=B).isel(t=slice(1, None))
+    told = (
+        discover(module, (z, sign))
+        .predict(times, eta, batch_size=B)
+        .isel(t=slice(1, None))
+    )
     error, off = seen.std(1) / many**0.5, seen.mean(1) - told.loss.values
     assert (abs(off - told.loss_bias.values) < 4 * error).all()
     assert (off > 8 * error).all()  # without the bias it would fail
@@ -100,7 +108,9 @@ class OneHot(Noisy):
 def test_inputs_one_after_the_other():
     """Where torch cannot take them at once: the same."""
     (module, data), runs = noisy(), xr.Dataset(coords={"t": [0.0, 1.0, 2.0]})
-    one, two = (discover(m, data).predict(runs, 0.5, batch_size=4) for m in (module, OneHot()))
+    one, two = (
+        discover(m, data).predict(runs, 0.5, batch_size=4) for m in (module, OneHot())
+    )
     xr.testing.assert_allclose(one, two)
 
 
@@ -108,20 +118,35 @@ def test_weights_by_name():
     """A loss of named weights has what a module of these has."""
     module, data = noisy()
     times = {"t": [0.0, 1.0, 2.0]}
-    loss = lambda w, inputs: ((0.8 * w["w"][inputs[0]] - 1 - 0.5 * inputs[1]) ** 2 / 2).mean()  # noqa: E731
+    loss = lambda w, inputs: (
+        (0.8 * w["w"][inputs[0]] - 1 - 0.5 * inputs[1]) ** 2 / 2
+    ).mean()  # noqa: E731
     named = discover(loss, data, {"w": torch.zeros(3)})
     runs = xr.Dataset(coords=times)
-    one, two = (found.predict(runs, 0.5, batch_size=4) for found in (discover(module, data), named))
+    one, two = (
+        found.predict(runs, 0.5, batch_size=4)
+        for found in (discover(module, data), named)
+    )
     xr.testing.assert_allclose(one, two)
 
 
 def test_one_weight_that_fluctuates_about_its_optimum():
-    """Linear regression: eta s^2 / (B (2 lambda - eta lambda^2)) in the end, and no bias."""
+    """Linear regression: eta s^2 / (B (2 lambda - eta lambda^2)) in the end, and no
+    bias.
+    """
     labels, eta, B = torch.tensor([0.5, 1.5]), 0.5, 64
-    found = discover(lambda w, y: ((w["w"] - y) ** 2 / 2).mean(), labels, {"w": torch.zeros(1)})
-    told = found.predict(xr.Dataset(coords={"t": np.arange(0.0, 41.0, 20.0)}), eta, batch_size=B)
-    assert float(told.x1_sd[-1]) == pytest.approx(np.sqrt(eta * 0.25 / (B * (2 - eta))), rel=1e-6)
-    assert float(told.loss_bias[-1]) == pytest.approx(float(told.x1_sd[-1]) ** 2 / 2, rel=1e-6)
+    found = discover(
+        lambda w, y: ((w["w"] - y) ** 2 / 2).mean(), labels, {"w": torch.zeros(1)}
+    )
+    told = found.predict(
+        xr.Dataset(coords={"t": np.arange(0.0, 41.0, 20.0)}), eta, batch_size=B
+    )
+    assert float(told.x1_sd[-1]) == pytest.approx(
+        np.sqrt(eta * 0.25 / (B * (2 - eta))), rel=1e-6
+    )
+    assert float(told.loss_bias[-1]) == pytest.approx(
+        float(told.x1_sd[-1]) ** 2 / 2, rel=1e-6
+    )
     assert (abs(told.x1_bias) < 1e-9).all()
 
 
@@ -144,7 +169,11 @@ class Branching(Noisy):
     [
         (OfAll, {}, "^loss: is not the mean of the losses of single inputs"),
         (Branching, {}, "^module: cannot be computed for many weights at once"),
-        (Noisy, dict(optimizer=Optimiser(momentum=0.9)), "^batch_size: give eta, and no optimizer"),
+        (
+            Noisy,
+            dict(optimizer=Optimiser(momentum=0.9)),
+            "^batch_size: give eta, and no optimizer",
+        ),
         (Noisy, dict(eta=None), "^batch_size: give eta"),
         (Noisy, dict(eta=50.0), "^eta = 50: the descent diverges"),
     ],

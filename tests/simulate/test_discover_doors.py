@@ -1,4 +1,6 @@
-"""Discovery at its doors: what is refused and why, the command, sizes, projections, starts."""
+"""Discovery at its doors: what is refused and why, the command, sizes, projections,
+starts.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,18 @@ def spare():
     ("module", "inputs", "options", "message"),
     [
         (Plain(nn.Linear(8, 8)), torch.eye(8), {}, "subspace is everything.*start=0"),
-        (Plain(nn.Linear(3, 2), nn.Dropout(0.5)), X, {"start": 0.1}, r"dropout in layers\.1; call"),
-        (Plain(nn.Linear(3, 2), nn.BatchNorm1d(2)), X, {"start": 0.1}, "batch norm in training"),
+        (
+            Plain(nn.Linear(3, 2), nn.Dropout(0.5)),
+            X,
+            {"start": 0.1},
+            r"dropout in layers\.1; call",
+        ),
+        (
+            Plain(nn.Linear(3, 2), nn.BatchNorm1d(2)),
+            X,
+            {"start": 0.1},
+            "batch norm in training",
+        ),
         (
             Plain(nn.Linear(3, 2)),
             X,
@@ -77,9 +89,24 @@ def spare():
             {"start": 0.1},
             "fixed inputs",
         ),
-        (damaged(lambda s, x: s.layers(x).detach().sum()), X, {}, "does not depend on any weight"),
-        (damaged(lambda s, x: s.layers(x).sum() * torch.nan), X, {"start": 0.1}, "loss: is nan"),
-        (damaged(lambda s, x: s.layers(x)), X, {"start": 0.1}, r"is \(3, 2\), must be one number"),
+        (
+            damaged(lambda s, x: s.layers(x).detach().sum()),
+            X,
+            {},
+            "does not depend on any weight",
+        ),
+        (
+            damaged(lambda s, x: s.layers(x).sum() * torch.nan),
+            X,
+            {"start": 0.1},
+            "loss: is nan",
+        ),
+        (
+            damaged(lambda s, x: s.layers(x)),
+            X,
+            {"start": 0.1},
+            r"is \(3, 2\), must be one number",
+        ),
         (damaged(lambda s, x: 1.0), X, {"start": 0.1}, "is float, must be one number"),
         (damaged(lambda s, x: s.missing), X, {"start": 0.1}, "no attribute 'missing'"),
         (nn.Linear(3, 2), X, {}, "has no method loss"),
@@ -87,17 +114,47 @@ def spare():
         (Plain(nn.Linear(3, 2)), iter([X]), {}, "a second pass may differ"),
         (Plain(nn.Linear(3, 2)), torch.utils.data.DataLoader([X]), {}, "DataLoader"),
         (Plain(nn.Linear(3, 2)), "words", {"start": 0.1}, "loss: TypeError: linear"),
-        (Plain(nn.Linear(3, 2)), X, {"start": "zero"}, "start: must be a number or a mapping"),
-        (Plain(nn.Linear(3, 2)), X, {"start": {"weight": 0}}, "did you mean|there are layers.0"),
-        ({"W": torch.arange(3)}, X, {"loss_fn": lambda w, x: w["W"].sum()}, "W: is int64"),
+        (
+            Plain(nn.Linear(3, 2)),
+            X,
+            {"start": "zero"},
+            "start: must be a number or a mapping",
+        ),
+        (
+            Plain(nn.Linear(3, 2)),
+            X,
+            {"start": {"weight": 0}},
+            "did you mean|there are layers.0",
+        ),
+        (
+            {"W": torch.arange(3)},
+            X,
+            {"loss_fn": lambda w, x: w["W"].sum()},
+            "W: is int64",
+        ),
         ({"W": torch.zeros(3)}, X, {}, "has no method loss"),
         (lambda w, x: w["W"].sum(), X, {}, "start=.name: tensor"),
         (3, X, {}, "must be a torch.nn.Module"),
-        (damaged(counting), X, {"start": 0.1}, "loss: changes module.calls at every call"),
+        (
+            damaged(counting),
+            X,
+            {"start": 0.1},
+            "loss: changes module.calls at every call",
+        ),
         (damaged(clamped), X, {"start": 0.1}, "loss: changes weights or their .grad"),
         (damaged(trained), X, {"start": 0.1}, "loss: changes weights or their .grad"),
-        (spare(), torch.arange(3), {}, "spare.weight: the loss does not depend on it; freeze it"),
-        (Plain(nn.LazyLinear(2)), X, {}, "layers.0.weight: has no values .a lazy module"),
+        (
+            spare(),
+            torch.arange(3),
+            {},
+            "spare.weight: the loss does not depend on it; freeze it",
+        ),
+        (
+            Plain(nn.LazyLinear(2)),
+            X,
+            {},
+            "layers.0.weight: has no values .a lazy module",
+        ),
         (Plain(nn.Linear(3, 2)).to("meta"), X, {}, "layers.0.weight: has no values"),
         (
             Plain(nn.Linear(3, 2), nn.Linear(2, 2), nn.Linear(2, 2)),
@@ -128,7 +185,9 @@ def test_residuals_that_are_not_apart():
             rough = torch.sin(1e9 * (self.W.detach() + 0.1)) * self.W
             return super().loss(x) + 1e-9 * rough.sum()
 
-    with pytest.raises(ParameterError, match="cannot be told from rounding|subspace is everything"):
+    with pytest.raises(
+        ParameterError, match="cannot be told from rounding|subspace is everything"
+    ):
         discover(Noisy(5), torch.arange(5))
 
 
@@ -138,10 +197,15 @@ def test_mappings_and_plain_losses():
 
     def loss(w, x):
         module = Retrieval(4, 4)
-        return torch.func.functional_call(_Loss(module), {f"of.{k}": v for k, v in w.items()}, x)
+        return torch.func.functional_call(
+            _Loss(module), {f"of.{k}": v for k, v in w.items()}, x
+        )
 
     zeros = {"K": torch.zeros(4, 4), "V": torch.zeros(4, 4)}
-    for found in (discover(zeros, inputs, loss_fn=loss), discover(loss, inputs, start=zeros)):
+    for found in (
+        discover(zeros, inputs, loss_fn=loss),
+        discover(loss, inputs, start=zeros),
+    ):
         assert len(found.order_parameters) == 2 and found.classes["K[i, i]"] == 4
 
 
@@ -162,14 +226,19 @@ def test_command(as_json, capsys, tmp_path):
     flags = ["--json"] if as_json else []
     assert main([f"{file}:copy", "--set", "L=4", *flags]) == 0
     text = capsys.readouterr().out
-    assert main([f"{file}:copy", "--set", "L=4", *flags, "--quiet", "--out", str(target)]) == 0
+    assert (
+        main([f"{file}:copy", "--set", "L=4", *flags, "--quiet", "--out", str(target)])
+        == 0
+    )
     assert target.exists()
     if as_json:
         answer = json.loads(text)
         assert len(answer["order_parameters"]) == 4 and answer["exact"]
         assert all(row["passed"] for row in answer["checks"])
     else:
-        assert text.startswith("4 order parameters for 25 weights, exact over all inputs")
+        assert text.startswith(
+            "4 order parameters for 25 weights, exact over all inputs"
+        )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +275,9 @@ def test_sizes():
 
 
 def test_project():
-    """Full descent stays inside; descent on batches of one input leaves the subspace in part."""
+    """Full descent stays inside; descent on batches of one input leaves the subspace in
+    part.
+    """
     inputs, found = copy(4)[1], discovered(copy, 4)
     for batch, inside in ((81, True), (1, False)):
         copied = Copy(4, 3).double()
@@ -235,8 +306,8 @@ def test_project():
 
 
 def test_projected_training_is_compared_with_power():
-    """Theory against trainings: agreement says which error would have been seen, and an error of
-    a fifth is seen.
+    """Theory against trainings: agreement says which error would have been seen, and an
+    error of a fifth is seen.
     """
     found, inputs, runs = discovered(copy, 4), copy(4)[1], []
     for seed in range(8):
@@ -268,7 +339,9 @@ def test_starts_in_single_precision_are_read_as_typed():
     counts = {
         len(
             discover(
-                loss, X, start={k: torch.tensor(v, dtype=kind) for k, v in start.items()}
+                loss,
+                X,
+                start={k: torch.tensor(v, dtype=kind) for k, v in start.items()},
             ).order_parameters
         )
         for kind in (torch.float32, torch.float64)
@@ -277,12 +350,22 @@ def test_starts_in_single_precision_are_read_as_typed():
 
 
 def test_a_start_that_moves_is_named():
-    """Two keys at zero: attention to all of them predicts nothing; the diagonal is named."""
+    """Two keys at zero: attention to all of them predicts nothing; the diagonal is
+    named.
+    """
     module, inputs = retrieval(2, 2, 2)
-    with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* torch.eye\(2\)\}"):
+    with pytest.raises(
+        ParameterError, match=r"such as start=\{'K': 0.1 \* torch.eye\(2\)\}"
+    ):
         discover(module, inputs, start=0)
-    assert len(discover(module, inputs, start={"K": 0.1 * torch.eye(2)}).order_parameters) == 2
+    assert (
+        len(discover(module, inputs, start={"K": 0.1 * torch.eye(2)}).order_parameters)
+        == 2
+    )
     with torch.no_grad():
-        module.V.normal_()  # what is typed starts where the search did, not where the module stands
-    with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* .*, 'V': 0\}"):
+        # what is typed starts where the search did, not where the module stands
+        module.V.normal_()
+    with pytest.raises(
+        ParameterError, match=r"such as start=\{'K': 0.1 \* .*, 'V': 0\}"
+    ):
         discover(module, inputs, start=0)

@@ -11,8 +11,6 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, student
 
-from simulate.training import arguments
-from simulate.store import joined_runs, runs
 from simulate.associative_memory import superposition
 from simulate.associative_memory.k_hop import PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
@@ -20,9 +18,11 @@ from simulate.associative_memory.noisy_bigram import Parameters as BigramParamet
 from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
-from theory.models import registry
+from simulate.store import joined_runs, runs
+from simulate.training import arguments
 from theory.associative_memory.k_hop import Pointers
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import prox
 
@@ -55,14 +55,18 @@ def test_every_setting_of_training_is_in_the_name_of_a_run(name):
             continue
         for value in other_values(field, getattr(p, field.name)):
             try:
-                other = system.configuration(p.replace(**{field.name: value}), torch.float32)
+                other = system.configuration(
+                    p.replace(**{field.name: value}), torch.float32
+                )
             except ParameterError:
                 continue
             tried += 1
             assert (other == own) == (field.name in aside), (field.name, value)
             break
     assert tried >= len(dataclasses.fields(p)) / 2
-    assert system.configuration(p, torch.float64) != system.configuration(p, torch.float32)
+    assert system.configuration(p, torch.float64) != system.configuration(
+        p, torch.float32
+    )
 
 
 def test_fields_of_theory_are_these():
@@ -76,7 +80,9 @@ def test_fields_of_theory_are_these():
     assert found == OF_THEORY
 
 
-@pytest.mark.parametrize("name", ["positional_semantic.attention", "positional_semantic.linear"])
+@pytest.mark.parametrize(
+    "name", ["positional_semantic.attention", "positional_semantic.linear"]
+)
 def test_sentences_of_the_test_are_no_training_sentences(name, tmp_path, monkeypatch):
     """Drawn from streams of their own."""
     right, drawn = positional_semantic_student.draw_sentences, []
@@ -90,7 +96,10 @@ def test_sentences_of_the_test_are_no_training_sentences(name, tmp_path, monkeyp
     system, p = student(name)
     system.train(p, [0, 1], store=tmp_path, **ALONE)
     first = {n: {x for m, x in drawn if m == n} for n in (p.n, p.n_test)}
-    assert len(first[p.n]) == len(first[p.n_test]) == 2 and not first[p.n] & first[p.n_test]
+    assert (
+        len(first[p.n]) == len(first[p.n_test]) == 2
+        and not first[p.n] & first[p.n_test]
+    )
 
 
 def test_runs_are_joined_in_the_order_of_what_is_swept(tmp_path):
@@ -100,10 +109,15 @@ def test_runs_are_joined_in_the_order_of_what_is_swept(tmp_path):
         system.train(p.replace(eta=value), [0], store=tmp_path, **ALONE)
     pieces = [(v, runs.open(tmp_path).sel(eta=v, drop=True)) for v in (0.3, 0.1, 0.2)]
     for order in (pieces, pieces[::-1]):
-        found = joined_runs.Grid(["eta"], [(v,) for v, _ in order], [d for _, d in order]).dataset({})
+        found = joined_runs.Grid(
+            ["eta"], [(v,) for v, _ in order], [d for _, d in order]
+        ).dataset({})
         assert found.eta.values.tolist() == [0.1, 0.2, 0.3]
         for value, one in pieces:
-            assert found.sel(eta=value, drop=True).loss.values.tolist() == one.loss.values.tolist()
+            assert (
+                found.sel(eta=value, drop=True).loss.values.tolist()
+                == one.loss.values.tolist()
+            )
 
 
 def test_without_the_feed_forward_path_the_value_memory_answers():
@@ -124,14 +138,17 @@ def test_a_trained_memory_is_as_good_as_its_best_step():
     scripted = iter([[0, 1, 2, 0], [0, 1, 0, 0], [1, 0, 0, 0]])
 
     def logits():
-        return torch.nn.functional.one_hot(torch.tensor(next(scripted)), 4) + 0.0 * weight
+        return (
+            torch.nn.functional.one_hot(torch.tensor(next(scripted)), 4) + 0.0 * weight
+        )
 
     assert superposition._descend([weight], logits, torch.arange(4), 3, 0.1) == 0.75
 
 
 def passed(branch, d):
-    """Where message passing ends: tokens, variances of the weights by finite differences of the
-    minimiser, entry by entry, and their mean as the algorithm has it.
+    """Where message passing ends: tokens, variances of the weights by finite
+    differences of the minimiser, entry by entry, and their mean as the algorithm has
+    it.
     """
     p = Sentences(d=d, alpha=2.0, start=branch, omega=0.35, prox="local")
     teacher, data = positional_semantic_student.sample(p, 3)
@@ -139,7 +156,9 @@ def passed(branch, d):
     message = gamp(p, data, weights, damping=0.85, iterations=3000)
     assert message.steps[-1] < 1e-9
     X = data.tokens.double().numpy() / np.sqrt(p.d)
-    Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
+    Y = np.stack(
+        [data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()]
+    )
     squares = (X**2).mean((0, 1))
 
     def spread(before):
@@ -165,15 +184,18 @@ def passed(branch, d):
 
 @pytest.mark.parametrize("branch", ["semantic", "positional"])
 def test_variance_of_message_passing_is_that_of_its_minimisers(branch):
-    """Where it ends, on either branch: the slopes of g by finite differences of the minimiser."""
+    """Where it ends, on either branch: the slopes of g by finite differences of the
+    minimiser.
+    """
     _, found, message = passed(branch, 60)
     assert (message.weights.mean() > 0.2) == (branch == "positional")
     assert message.variance == pytest.approx(found.mean(), rel=1e-5)
 
 
 def test_variances_of_message_passing_concentrate():
-    """(43), (52): over sentences and tokens the variance of a field scatters by (2/d)^(1/2), as the
-    norm of a token does; over entries that of a weight by a multiple of d^(-1/2).
+    """(43), (52): over sentences and tokens the variance of a field scatters by
+    (2/d)^(1/2), as the norm of a token does; over entries that of a weight by a
+    multiple of d^(-1/2).
     """
     scatter = []
     for d in (60, 240):

@@ -1,5 +1,5 @@
-"""Speed of ensembles against a loop over modules, in one run: CPU times of one thread, recorded
-with ``pytest -m slow --benchmark-enable`` and not asserted.
+"""Speed of ensembles against a loop over modules, in one run: CPU times of one thread,
+recorded with ``pytest -m slow --benchmark-enable`` and not asserted.
 """
 
 import functools
@@ -31,18 +31,29 @@ class Transformer(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embedding, self.place = nn.Embedding(8, 16), nn.Parameter(0.1 * torch.randn(8, 16))
-        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.embedding, self.place = (
+            nn.Embedding(8, 16),
+            nn.Parameter(0.1 * torch.randn(8, 16)),
+        )
+        self.layer = nn.TransformerEncoderLayer(
+            16, 2, 32, dropout=0.0, batch_first=True
+        )
         self.out = nn.Linear(16, 8)
 
     def loss(self, words):
         logits = self.out(self.layer(self.embedding(words) + self.place))
-        return nn.functional.cross_entropy(logits.flatten(0, 1), words.flip(1).flatten())
+        return nn.functional.cross_entropy(
+            logits.flatten(0, 1), words.flip(1).flatten()
+        )
 
 
 DATA = {
     "perceptron, 64 inputs": (Perceptron, (torch.randn(64, 8), torch.randn(64, 1)), 0),
-    "perceptron, batches of 16": (Perceptron, (torch.randn(64, 8), torch.randn(64, 1)), 16),
+    "perceptron, batches of 16": (
+        Perceptron,
+        (torch.randn(64, 8), torch.randn(64, 1)),
+        16,
+    ),
     "transformer, 32 sequences": (Transformer, (torch.randint(8, (32, 8)),), 0),
     "transformer, 4 sequences": (Transformer, (torch.randint(8, (4, 8)),), 0),
 }
@@ -85,7 +96,9 @@ def test_steps_over_a_loop(name, dtype, optimizer, benchmark):
     p = Parameters(eta=0.01, batch_size=batch, optimizer=optimizer)
     cast = tuple(x.to(dtype) if x.is_floating_point() else x for x in data)
     own = data if len(data) > 1 else data[0]
-    copies = Copies(kind, own, None, {}, False, [p] * COPIES, range(COPIES), None, dtype)
+    copies = Copies(
+        kind, own, None, {}, False, [p] * COPIES, range(COPIES), None, dtype
+    )
     together = benchmark.pedantic(functools.partial(seconds, copies.step), rounds=1)
     apart = seconds(loop(kind, cast, batch, dtype, optimizer))
     benchmark.extra_info.update(together=together, apart=apart, ratio=apart / together)

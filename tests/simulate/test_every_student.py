@@ -1,9 +1,9 @@
-"""One training loop: sweeps, shards, interrupts, kills, locks and errors work in the same way for
-every student.
+"""One training loop: sweeps, shards, interrupts, kills, locks and errors work in the
+same way for every student.
 
-Could see: a learner whose state leaves something out, that depends on its company or on the process
-it runs in, that two processes train twice, that knows no precision, or whose numbers may overflow
-unseen.
+Could see: a learner whose state leaves something out, that depends on its company or on
+the process it runs in, that two processes train twice, that knows no precision, or
+whose numbers may overflow unseen.
 """
 
 import contextlib
@@ -21,16 +21,21 @@ from modules import Line, X, Y
 from tiny import ALONE, EACH_KIND, FIRST, KINDS, STUDENTS, bits, noting, student
 
 from simulate import __main__ as command
-from simulate.store import checkpoints, runs, storage
-from simulate.training import jobs, pool, stack, plan
 from simulate import sweep, systems
 from simulate.ensemble import ensemble
 from simulate.ensemble.copies import SYSTEM
+from simulate.store import checkpoints, runs, storage
+from simulate.training import jobs, plan, pool, stack
 from theory.call.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
-FORKED = ["induction_heads.all"]  # processes cost seconds; all students in the long form
-NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in STUDENTS]
+FORKED = [
+    "induction_heads.all"
+]  # processes cost seconds; all students in the long form
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS))
+    for name in STUDENTS
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +67,10 @@ def test_wrong_options_are_refused_in_one_line(name, tmp_path):
         (dict(dtype=torch.int64), "dtype = int64"),
         (dict(device="nowhere"), "device = 'nowhere'"),
         (dict(device="meta"), "device = 'meta'"),
-        (dict(until=-1.0), "must be positive" if hasattr(p, "run_to") else "has no time of its"),
+        (
+            dict(until=-1.0),
+            "must be positive" if hasattr(p, "run_to") else "has no time of its",
+        ),
     ]
     for options, message in wrong:
         with pytest.raises(ParameterError, match=message) as caught:
@@ -73,7 +81,9 @@ def test_wrong_options_are_refused_in_one_line(name, tmp_path):
 
 @pytest.mark.parametrize("name", FIRST)
 def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
-    if name == "positional_semantic.online":  # at any rate that it takes its loss is finite
+    if (
+        name == "positional_semantic.online"
+    ):  # at any rate that it takes its loss is finite
         with pytest.raises(ParameterError, match=r"^eta = 1e\+37: must be"):
             student(name, eta=1e37)
         return
@@ -82,15 +92,17 @@ def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
     # A probability is learned: in double precision its logits stay finite at any rate.
     if name.endswith("k_hop"):
         p, dtype = p.replace(eta=1e150), "float32"
-    with pytest.raises(ParameterError, match=r"^eta.* finite.*; take it smaller$") as caught:
+    with pytest.raises(
+        ParameterError, match=r"^eta.* finite.*; take it smaller$"
+    ) as caught:
         system.train(p, store=tmp_path, dtype=dtype, **ALONE)
     assert "\n" not in str(caught.value) and not list(tmp_path.rglob("*.nc"))
 
 
 @pytest.mark.parametrize("name", FIRST)
 def test_both_precisions(name):
-    """Another precision is another run with other last digits; the default is what a configuration
-    leaves out, if anything.
+    """Another precision is another run with other last digits; the default is what a
+    configuration leaves out, if anything.
     """
     system, p = student(name)
     found, stored = [], []
@@ -104,9 +116,15 @@ def test_both_precisions(name):
             if system.time
             else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)}
         )
-        stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.default_dtype))
+        stored.append(
+            json.loads(system.configuration(p, dtype)).get(
+                "dtype", system.default_dtype
+            )
+        )
     assert stored == list(plan.PRECISIONS)
-    assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
+    assert any(
+        (np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0]
+    )
     one, two = (np.ravel(f[system.finite]) for f in found)
     assert np.isfinite([one, two]).all()
     # Torch draws others in another precision.
@@ -144,7 +162,8 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
         assert alone[p.TIME].long_name == whole[p.TIME].long_name == told
     for quantity in alone.data_vars:
         assert (
-            whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes()
+            whole[quantity].squeeze().values.tobytes()
+            == alone[quantity].squeeze().values.tobytes()
         ), quantity
 
 
@@ -157,13 +176,17 @@ def cluster():
         yield found.scheduler_address
 
 
-@pytest.mark.parametrize("way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)]
+)
 def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
-    """All at once in two processes, or on a dask cluster of two, bit for bit what one process
-    does.
+    """All at once in two processes, or on a dask cluster of two, bit for bit what one
+    process does.
     """
     made = {name: student(name) for name in FIRST}
-    plans = [system.plan(p, [0], store=tmp_path, device="cpu") for system, p in made.values()]
+    plans = [
+        system.plan(p, [0], store=tmp_path, device="cpu") for system, p in made.values()
+    ]
     planned = [*itertools.chain(*plans)]
     if way == "workers":
         failures = jobs.carry_out(planned, 2, progress=False)
@@ -174,19 +197,25 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
     assert failures == [] and len(places) == len(FIRST)
     assert places == sorted(tmp_path.rglob("seed-*.nc"))
     for name, (system, p) in made.items():
-        assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
+        assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), (
+            name
+        )
 
 
-@pytest.mark.parametrize("where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)]
+)
 def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
-    """In two processes, which the test before has started in another folder, or by dask, in stacks
-    of two.
+    """In two processes, which the test before has started in another folder, or by
+    dask, in stacks of two.
     """
     made = functools.partial(
         ensemble, Line, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
     )
     expected = bits(made(store=tmp_path / "one"))
-    monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
+    monkeypatch.setattr(
+        "simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2)
+    )
     if where == "workers":
         monkeypatch.chdir(tmp_path)
         assert bits(made(store="two", workers=2)) == expected
@@ -226,34 +255,45 @@ def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(
 
     patient.__module__ = storage.home(system.make)
     try:
-        with pytest.raises(cli.Terminated if number == signal.SIGTERM else KeyboardInterrupt):
-            dataclasses.replace(system, make=patient).train(p, store=tmp_path / "cut", **ALONE)
+        with pytest.raises(
+            cli.Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        ):
+            dataclasses.replace(system, make=patient).train(
+                p, store=tmp_path / "cut", **ALONE
+            )
     finally:
         for s, handler in handlers.items():
             signal.signal(s, handler)
     (file,) = tmp_path.rglob("*.checkpoint")
     config = system.configuration(p, system.precision(None))
     assert (
-        made[-1] == 6 + name.startswith("linear_attention")  # of others the next step is tried
+        made[-1]
+        == 6 + name.startswith("linear_attention")  # of others the next step is tried
         and checkpoints.load_checkpoint(file.with_suffix(".nc"), config, 0)["step"] == 7
     )
-    assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(expected(name))
+    assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(
+        expected(name)
+    )
     assert not list(tmp_path.rglob("*.checkpoint"))
 
 
 @pytest.mark.parametrize(
-    "name", ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"]
+    "name",
+    ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"],
 )
 def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
-    """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each
-    ends as it does alone.
+    """As on a GPU: of three seeds that step together one has a checkpoint, one is
+    finished; each ends as it does alone.
     """
     system, p = student(name)
     whole = system.train(p, [0, 1, 2], store=tmp_path / "whole", **ALONE)
     system.train(p, [2], store=tmp_path / "cut", **ALONE)
     with pool.stopping(lambda done: done == 6), pytest.raises(KeyboardInterrupt):
         system.train(p, [1], store=tmp_path / "cut", **ALONE)
-    config, dtype = system.configuration(p, system.precision(None)), system.precision(None)
+    config, dtype = (
+        system.configuration(p, system.precision(None)),
+        system.precision(None),
+    )
     made = []
     stacks = noting(system, made.append)
     every = [stack.Run(p, config, seed) for seed in range(3)]
@@ -262,7 +302,9 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
         more = torch.device("cpu"), dtype, tmp_path / where, {}, lambda done: None, True
         assert stack.train_stack(stacks, every, *more)
         assert made == stacked
-        assert bits(system.train(p, [0, 1, 2], store=tmp_path / where, **ALONE)) == bits(whole)
+        assert bits(
+            system.train(p, [0, 1, 2], store=tmp_path / where, **ALONE)
+        ) == bits(whole)
 
 
 @EACH_KIND
@@ -367,11 +409,14 @@ print(json.dumps(found))
     [(2, FORKED), pytest.param(0, list(STUDENTS), marks=pytest.mark.slow)],
     ids=["some", "many"],
 )
-def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, names, forked):
-    """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on one store one
-    trains a seed, both see it.
+def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(
+    kills, names, forked
+):
+    """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on
+    one store one trains a seed, both see it.
 
-    Twenty kills per student in the long form; SOLVABLE_TRANSFORMERS_KILLS sets how many.
+    Twenty kills per student in the long form; SOLVABLE_TRANSFORMERS_KILLS sets how
+    many.
     """
     kills = kills or int(os.environ.get("SOLVABLE_TRANSFORMERS_KILLS", "20"))
     done = forked(lambda: exec(PROCESSES, {}), str(kills), *names, seconds=7200)
@@ -380,7 +425,9 @@ def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, n
     assert set(found) == set(names)
     for name, row in found.items():
         assert row["wrong"] == [] and row["killed"] >= kills, name
-        assert row["ended"] == [0, 0] and row["begun"] == ["0", "1"] and row["stored"] == 2, name
+        assert (
+            row["ended"] == [0, 0] and row["begun"] == ["0", "1"] and row["stored"] == 2
+        ), name
     # Of many, some leave a checkpoint; two may both come too early.
     assert kills < 20 or all(row["resumed"] for row in found.values())
 
@@ -389,12 +436,20 @@ def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, n
 def test_unknown_keywords_are_told_the_nearest(name):
     """A misspelt option, a parameter given beside the parameters, the time twice."""
     system, p = student(name)
-    with pytest.raises(ParameterError, match=rf"give Parameters: .*\.{type(p).__name__}\(eta=8\)$"):
+    with pytest.raises(
+        ParameterError, match=rf"give Parameters: .*\.{type(p).__name__}\(eta=8\)$"
+    ):
         system.train(eta=8)
-    with pytest.raises(ParameterError, match="^seed: unknown keyword; did you mean 'seeds'"):
+    with pytest.raises(
+        ParameterError, match="^seed: unknown keyword; did you mean 'seeds'"
+    ):
         system.train(p, seed=3)
-    with pytest.raises(ParameterError, match="^eta: belongs to the parameters: p.replace"):
+    with pytest.raises(
+        ParameterError, match="^eta: belongs to the parameters: p.replace"
+    ):
         system.train(p, eta=0.1)
     if system.time and hasattr(p, "run_to"):
-        with pytest.raises(ParameterError, match=f"^{system.time}: says the same as until"):
+        with pytest.raises(
+            ParameterError, match=f"^{system.time}: says the same as until"
+        ):
             system.train(p, until=1.0, **{system.time: 1.0})

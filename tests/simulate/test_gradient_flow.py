@@ -19,7 +19,11 @@ def test_rates_are_minus_the_gradient():
     """And zero for what the loss does not know."""
     value, found = rates(loss, START)
     assert float(value) == 8.5 and found["x"].tolist() == [-1.0, 8.0]
-    assert found["y"].shape == (2, 3) and not found["y"].any() and not START["x"].requires_grad
+    assert (
+        found["y"].shape == (2, 3)
+        and not found["y"].any()
+        and not START["x"].requires_grad
+    )
 
 
 def test_weights_and_events_along_the_way():
@@ -28,9 +32,13 @@ def test_weights_and_events_along_the_way():
     path, times = integrate(loss, START, 2.0, at=[0.5, 2.0], events=events)
     for t, weights in zip((0.5, 2.0), path, strict=True):
         expected = [np.exp(-t), -2 * np.exp(-4 * t)]
-        np.testing.assert_allclose(weights["x"], expected, rtol=1e-8)  # integrated at 1e-10
+        np.testing.assert_allclose(
+            weights["x"], expected, rtol=1e-8
+        )  # integrated at 1e-10
         assert (weights["y"] == 1).all()
-    assert times["half"] == pytest.approx(np.log(2), rel=1e-8) and np.isnan(times["never"])
+    assert times["half"] == pytest.approx(np.log(2), rel=1e-8) and np.isnan(
+        times["never"]
+    )
     (last,), none = integrate(loss, START, 2.0)
     np.testing.assert_allclose(last["x"], path[-1]["x"], rtol=1e-12)  # the same steps
     assert none == {}

@@ -1,4 +1,6 @@
-"""Hand-written gradients and statistics against autograd, finite differences and plain NumPy."""
+"""Hand-written gradients and statistics against autograd, finite differences and plain
+NumPy.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from theory.state_tracking.model import task
 
 # Double precision: both sides sum at most 1e3 rows of order one.
 EXACT = 1e-12
-# Gradients of W_Q and W_K vanish identically for L = 1 and d_g = 1, up to the rounding of one sum.
+# Gradients of W_Q and W_K vanish identically for L = 1 and d_g = 1, up to the rounding
+# of one sum.
 ROUNDING = 1e-16
 
 CASES = {
@@ -46,7 +49,9 @@ def autograd(student: Student, data: task.Sequences) -> dict[str, torch.Tensor]:
     }
 
 
-def engine(student: Student, data: task.Sequences, kind: type = Grouped) -> dict[str, torch.Tensor]:
+def engine(
+    student: Student, data: task.Sequences, kind: type = Grouped
+) -> dict[str, torch.Tensor]:
     students = Students([student])
     found = kind(students, [data])
     found.gradients(students)
@@ -58,7 +63,8 @@ def disagreement(found: dict, expected: dict) -> float:
     """Largest difference, relative to the largest entry of each quantity."""
     assert found.keys() == expected.keys()
     largest = [
-        ((found[k] - v).abs().max() - ROUNDING).clamp(min=0) / v.abs().max().clamp(min=1e-300)
+        ((found[k] - v).abs().max() - ROUNDING).clamp(min=0)
+        / v.abs().max().clamp(min=1e-300)
         for k, v in expected.items()
     ]
     return float(torch.stack(largest).max())  # NaN if one is
@@ -120,7 +126,9 @@ def test_plain_does_not_depend_on_its_slices(tiny, make):
     def in_sevens(students, data):
         return Plain(students, data, slice_size=7)
 
-    assert disagreement(engine(student, data, in_sevens), autograd(student, data)) < EXACT
+    assert (
+        disagreement(engine(student, data, in_sevens), autograd(student, data)) < EXACT
+    )
 
 
 @pytest.mark.parametrize("name", ["W_Q", "W_K", "M"])
@@ -138,8 +146,8 @@ def test_gradients_equal_finite_differences(tiny, make, name):
             weight[k] = start + shift
             loss.append(grouped.statistics(students)["loss"].item())
         weight[k] = start
-        # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12; gradients are of
-        # order 1e-3.
+        # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12;
+        # gradients are of order 1e-3.
         assert (loss[0] - loss[1]) / (2 * h) == pytest.approx(
             gradient[k].item(), rel=1e-4, abs=1e-8
         )
@@ -177,12 +185,16 @@ def test_statistics_equal_numpy(tiny, make, case, kind):
     p = tiny.replace(**CASES[case])
     student, data, _ = make(p)
     students = Students([student])
-    found = {name: v[0] for name, v in kind(students, [data]).statistics(students).items()}
+    found = {
+        name: v[0] for name, v in kind(students, [data]).statistics(students).items()
+    }
     for name, value in numpy_statistics(student, data).items():
-        # Central moments as differences of moments of order 0.1: rounding only, amplified by up to
-        # 1/variance^2.
+        # Central moments as differences of moments of order 0.1: rounding only,
+        # amplified by up to 1/variance^2.
         rel = 1e-9 if name.startswith("kurtosis") else 1e-11
-        assert float(found[name]) == pytest.approx(value, rel=rel, abs=1e-14, nan_ok=True), name
+        assert float(found[name]) == pytest.approx(
+            value, rel=rel, abs=1e-14, nan_ok=True
+        ), name
     attention = student.attention(*(t[:1, : p.L] for t in tensors(data)))[0]
     assert (found["attention"] - attention).abs().max() < EXACT
     assert set(found) == {
@@ -247,7 +259,9 @@ def wrong_lag(monkeypatch):
 
     def init(self, *args):
         right(self, *args)
-        self.table = self.table.view(self.L, self.L, -1).roll(1, 1).view(self.table.shape)
+        self.table = (
+            self.table.view(self.L, self.L, -1).roll(1, 1).view(self.table.shape)
+        )
 
     monkeypatch.setattr(Attention, "__init__", init)
 
@@ -274,7 +288,8 @@ def transposed_logic(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "mistake", [wrong_query_sign, wrong_rotation, wrong_lag, wrong_order, transposed_logic]
+    "mistake",
+    [wrong_query_sign, wrong_rotation, wrong_lag, wrong_order, transposed_logic],
 )
 def test_a_mistake_in_the_engine_is_seen(tiny: Parameters, make, monkeypatch, mistake):
     student, data, _ = make(tiny)

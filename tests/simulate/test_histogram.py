@@ -9,7 +9,14 @@ from simulate.positional_semantic import histogram as h
 from theory.positional_semantic.model.parameters import HistogramParameters
 
 TINY = HistogramParameters(
-    length=4, alphabet=4, samples=400, width=16, hidden=64, epochs=40, unfrozen_epochs=2, eta=3e-3
+    length=4,
+    alphabet=4,
+    samples=400,
+    width=16,
+    hidden=64,
+    epochs=40,
+    unfrozen_epochs=2,
+    eta=3e-3,
 )
 
 
@@ -26,8 +33,8 @@ def test_data_has_no_repetitions():
 
 @pytest.mark.parametrize("kind", h.KINDS)
 def test_attention_reads_one_half(kind):
-    """Positional attention sees positions and no tokens, semantic attention tokens and no
-    positions.
+    """Positional attention sees positions and no tokens, semantic attention tokens and
+    no positions.
     """
     torch.manual_seed(0)
     model = h.Counter(TINY, kind)
@@ -45,8 +52,8 @@ def test_attention_reads_one_half(kind):
 
 @pytest.mark.parametrize("kind", h.KINDS)
 def test_counter_written_out(kind):
-    """(21)-(24), position by position: embeddings added, one head without a residual connection,
-    normalised, hidden ReLU, logits of the counts.
+    """(21)-(24), position by position: embeddings added, one head without a residual
+    connection, normalised, hidden ReLU, logits of the counts.
     """
     torch.manual_seed(1)
     model = h.Counter(TINY, kind).double()
@@ -57,7 +64,9 @@ def test_counter_written_out(kind):
     for i, query in enumerate(x):
         scores = torch.stack([model.Q.weight @ query @ (model.K.weight @ y) for y in x])
         beta = (scores / TINY.width**0.5).exp()
-        mixed = sum(b * (model.V.weight @ y) for b, y in zip(beta / beta.sum(), x, strict=True))
+        mixed = sum(
+            b * (model.V.weight @ y) for b, y in zip(beta / beta.sum(), x, strict=True)
+        )
         g = (mixed - mixed.mean()) / (mixed.var(correction=0) + 1e-5) ** 0.5
         hidden = (first.weight @ g + first.bias).clamp(min=0)
         logits = last.weight @ hidden + last.bias
@@ -67,8 +76,8 @@ def test_counter_written_out(kind):
 
 @pytest.mark.parametrize("kind", h.KINDS)
 def test_loss_is_the_mean_over_all_tokens(kind):
-    """(25): the gradient of a first step on all sequences is that of -ln p(count), averaged over
-    sequences and positions.
+    """(25): the gradient of a first step on all sequences is that of -ln p(count),
+    averaged over sequences and positions.
     """
     p = TINY.replace(batch=TINY.samples)
     student = h.Learner(p, 0, torch.device("cpu"), torch.float64)
@@ -87,8 +96,8 @@ def test_loss_is_the_mean_over_all_tokens(kind):
 
 
 def test_solutions_learn_and_last():
-    """Better than guessing the commonest count; unfreezing moves little, and leaves attention as it
-    was: of tokens in one solution alone.
+    """Better than guessing the commonest count; unfreezing moves little, and leaves
+    attention as it was: of tokens in one solution alone.
     """
     found = h.solutions(TINY, 0, device="cpu", progress=False)
     _, test = h.sample(TINY)
@@ -109,8 +118,8 @@ def test_solutions_learn_and_last():
 
 @pytest.mark.parametrize("kind", h.KINDS)
 def test_frozen_halves_stay_zero(kind):
-    """(26)-(28): tokens keep the right half at zero, positions the left one, queries and keys read
-    the half of their kind; the rest moves.
+    """(26)-(28): tokens keep the right half at zero, positions the left one, queries
+    and keys read the half of their kind; the rest moves.
     """
     student = h.Learner(TINY.replace(epochs=3), 0, torch.device("cpu"), torch.float32)
     model, start = student.models[kind], student.start[kind]

@@ -1,9 +1,10 @@
-"""Files in HDF5 that end the process, or bring in other files, where the netCDF library reads them:
-refused in one line, sealed as ours or not.
+"""Files in HDF5 that end the process, or bring in other files, where the netCDF library
+reads them: refused in one line, sealed as ours or not.
 
-Each is read in a process of its own. Without the inspection, netCDF4 1.7.5 ends it (numbers of 2
-and 16 bytes, a group with two names) or returns bytes of another file (external storage). What no
-test here sees: files on which the HDF5 library itself loops; random flips of bits make some.
+Each is read in a process of its own. Without the inspection, netCDF4 1.7.5 ends it
+(numbers of 2 and 16 bytes, a group with two names) or returns bytes of another file
+(external storage). What no test here sees: files on which the HDF5 library itself
+loops; random flips of bits make some.
 """
 
 import h5py
@@ -69,24 +70,32 @@ HOSTILE = {
     "soft link": lambda f, folder: f.__setitem__("y", h5py.SoftLink("/x")),
     "group": lambda file, folder: file.create_group("y"),
     "named type": lambda file, folder: file.__setitem__("y", np.dtype("f8")),
-    "unknown filter": lambda file, folder: file.create_dataset("y", (9,), "f8", compression="lzf"),
+    "unknown filter": lambda file, folder: file.create_dataset(
+        "y", (9,), "f8", compression="lzf"
+    ),
     **{f"numbers {kind}": types(kind) for kind in ("f2", "g", "c8", "c16")},
     **{f"attribute {kind}": attribute(kind) for kind in ("f2", "g", "c16")},
     "compound": types([("a", "f8"), ("b", "i4")]),
     "enumeration": types(bool),
     "array without values": empty,
-    "no list of axes": lambda file, folder: axes(file).attrs.__setitem__("DIMENSION_LIST", 1),
+    "no list of axes": lambda file, folder: axes(file).attrs.__setitem__(
+        "DIMENSION_LIST", 1
+    ),
     "more than fits": lambda file, folder: file.create_dataset(
         "y", (10**12,), "f8", chunks=(1000,), compression="gzip"
     ),
-    "root attribute": lambda file, folder: file.attrs.__setitem__("odd", np.zeros(2, "f2")),
+    "root attribute": lambda file, folder: file.attrs.__setitem__(
+        "odd", np.zeros(2, "f2")
+    ),
 }
 
 
 @pytest.fixture
 def plain(tmp_path):
     runs.write(
-        xr.Dataset({"x": ("t", np.arange(3.0))}, {"name": ("t", ["a", "b", "c"])}, {"n": 1}),
+        xr.Dataset(
+            {"x": ("t", np.arange(3.0))}, {"name": ("t", ["a", "b", "c"])}, {"n": 1}
+        ),
         tmp_path / "a.nc",
     )
     return tmp_path / "a.nc"
@@ -120,7 +129,8 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
     sealed.seal(plain, sealed.unseal(plain)[:end])
-    lost = r"a\.nc: (damaged \(|a netCDF file, but not a run)"  # as the version of HDF5 sees it
+    # as the version of HDF5 sees it
+    lost = r"a\.nc: (damaged \(|a netCDF file, but not a run)"
     with pytest.raises(ParameterError, match=lost) as caught:
         runs.read(plain)
     assert "\n" not in str(caught.value)
@@ -130,7 +140,10 @@ def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
     """Over one of them the library went on for ever."""
     content = bytearray(sealed.unseal(plain))
     heap = content.find(hdf5.HEAP)
-    sizes = [heap + 8, *(heap + 24 + 24 * k for k in range(4))]  # of the whole, and of its parts
+    sizes = [
+        heap + 8,
+        *(heap + 24 + 24 * k for k in range(4)),
+    ]  # of the whole, and of its parts
     assert heap > 0
 
     def read():

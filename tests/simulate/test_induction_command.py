@@ -1,11 +1,13 @@
-"""``python -m simulate.induction_heads``: tables, JSON, files, one line for wrong input."""
+"""``python -m simulate.induction_heads``: tables, JSON, files, one line for wrong
+input.
+"""
 
 import json
 
 import pytest
 
-from simulate.store import runs
 from simulate.induction_heads import __main__ as command
+from simulate.store import runs
 from theory.call.parameters import ParameterError
 
 TINY = [
@@ -22,12 +24,9 @@ TINY = [
 def test_table(capsys, tmp_path):
     assert command.main([*TINY, "--seeds=2", f"--out={tmp_path / 'e.nc'}"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("students at step 4, t = 0.25") and lines[1].split()[:4] == [
-        "seed",
-        "alpha",
-        "beta",
-        "gamma",
-    ]
+    assert lines[0].startswith("students at step 4, t = 0.25") and lines[1].split()[
+        :4
+    ] == ["seed", "alpha", "beta", "gamma"]
     assert runs.read(tmp_path / "e.nc").sizes["seed"] == 2
 
 
@@ -40,7 +39,10 @@ def test_json_of_the_standard_transformer(capsys, tmp_path):
         "--workers=1",
         "--device=cpu",
     ]
-    assert command.main(["--system", "standard", *sizes, "--json", "--out", str(tmp_path)]) == 0
+    assert (
+        command.main(["--system", "standard", *sizes, "--json", "--out", str(tmp_path)])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["system"] == "standard" and set(found["final"]) == {"loss", "accuracy"}
 

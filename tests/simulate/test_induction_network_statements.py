@@ -1,5 +1,5 @@
-"""Statements of Musat et al. on the network itself: assumptions, one layer, any orthonormal law, a
-large residual stream.
+"""Statements of Musat et al. on the network itself: assumptions, one layer, any
+orthonormal law, a large residual stream.
 """
 
 from __future__ import annotations
@@ -33,29 +33,39 @@ def random(seed: int = 0) -> torch.Generator:
 
 
 def test_zero_start():
-    """Assumption 1: all weights are zero, and so is the prediction; the first gradient moves the
-    output alone, which at gamma = 1 is the average of the context (Sec. 7.1).
+    """Assumption 1: all weights are zero, and so is the prediction; the first gradient
+    moves the output alone, which at gamma = 1 is the average of the context (Sec. 7.1).
     """
     p = Parameters(N=3, D=6)
     batch = pairs.sample(p, random(), 64, DOUBLE)
     student = Student(6, "strict", DOUBLE)
     assert all((w == 0).all() for w in student.parameters())
     loss = squared_error(student(batch.X), batch.y, "sum")
-    assert loss.item() == pytest.approx(float(batch.y.square().sum(1).mean()), rel=1e-14)
+    assert loss.item() == pytest.approx(
+        float(batch.y.square().sum(1).mean()), rel=1e-14
+    )
     slopes = torch.autograd.grad(loss, list(student.parameters()))
-    assert (slopes[0] == 0).all() and (slopes[1] == 0).all() and slopes[2].abs().max() > 0.1
+    assert (
+        (slopes[0] == 0).all()
+        and (slopes[1] == 0).all()
+        and slopes[2].abs().max() > 0.1
+    )
     three = Constrained(6, "strict", DOUBLE)
     three.theta.data = torch.tensor((0.0, 0.0, 1.0), dtype=DOUBLE)
-    torch.testing.assert_close(three(batch.X), batch.X[:, :-1, :6].mean(1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        three(batch.X), batch.X[:, :-1, :6].mean(1), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_population_and_isotropy_are_both_needed():
-    """Assumptions 2 and 3: the average over rotations of one sample stays inside; one sample, or
-    another law, does not.
+    """Assumptions 2 and 3: the average over rotations of one sample stays inside; one
+    sample, or another law, does not.
     """
     D, size = 2, 3
     items, labels, codes = torch.randn(3, 1, size, D, generator=random(1), dtype=DOUBLE)
-    values = dict(zip(NAMES, torch.randn(19, generator=random(2), dtype=DOUBLE) / 2, strict=True))
+    values = dict(
+        zip(NAMES, torch.randn(19, generator=random(2), dtype=DOUBLE) / 2, strict=True)
+    )
     start = assemble(values, D)
 
     def gradient(batch):
@@ -83,21 +93,28 @@ def test_population_and_isotropy_are_both_needed():
         for kind in ("token", "position")
     )
     assert residual(averaged(tokens, positions)) < 1e-14  # rounding
-    assert residual(gradient(pairs.batch_of(items, labels, codes, torch.tensor([1])))) > 0.05
+    assert (
+        residual(gradient(pairs.batch_of(items, labels, codes, torch.tensor([1]))))
+        > 0.05
+    )
     assert residual(averaged(tokens[:1], positions)) > 0.05  # codes alone are turned
     assert residual(averaged(tokens, positions[:1])) > 0.05
 
 
-@pytest.mark.parametrize("corner", [[[1, 0], [0, 1]], [[0, 1], [1, 0]]], ids=["diag", "antidiag"])
+@pytest.mark.parametrize(
+    "corner", [[[1, 0], [0, 1]], [[0, 1], [1, 0]]], ids=["diag", "antidiag"]
+)
 def test_rotation_conjugates_the_gradient_of_every_block(corner):
-    """Eq. (9), A.7: items and labels turned by E, codes by F, at weights inside the 19 directions;
-    outside them it does not hold.
+    """Eq. (9), A.7: items and labels turned by E, codes by F, at weights inside the 19
+    directions; outside them it does not hold.
     """
     D = 4
     items, labels, codes = torch.randn(3, 2, 3, D, generator=random(1), dtype=DOUBLE)
     E, e = (pairs.haar((1, k, k), random(2), DOUBLE)[0] for k in (D, D // 2))
     turn = {"token": E, "position": torch.kron(torch.tensor(corner, dtype=DOUBLE), e)}
-    values = dict(zip(NAMES, torch.randn(19, generator=random(3), dtype=DOUBLE) / 2, strict=True))
+    values = dict(
+        zip(NAMES, torch.randn(19, generator=random(3), dtype=DOUBLE) / 2, strict=True)
+    )
     student = Student(D, "strict", DOUBLE)
     student.load_state_dict(assemble(values, D))
 
@@ -112,7 +129,9 @@ def test_rotation_conjugates_the_gradient_of_every_block(corner):
         turned = gradients(items @ E, labels @ E, codes @ turn["position"])
         worst = []
         for name, (rows, columns) in structure.BLOCKS.items():
-            R, C = (torch.block_diag(*(turn[k] for k in kinds)) for kinds in (rows, columns))
+            R, C = (
+                torch.block_diag(*(turn[k] for k in kinds)) for kinds in (rows, columns)
+            )
             worst.append(float((turned[name] - R.T @ plain[name] @ C).abs().max()))
             assert plain[name].abs().max() > 1e-2
         return max(worst)
@@ -124,8 +143,8 @@ def test_rotation_conjugates_the_gradient_of_every_block(corner):
 
 @pytest.mark.parametrize("data", ["gaussian", "orthonormal"])
 def test_data_are_isotropic(data):
-    """Assumption 3: fourth moments of items and labels stay under a rotation, those of codes under
-    a block-orthogonal one; those of a law of signs do not.
+    """Assumption 3: fourth moments of items and labels stay under a rotation, those of
+    codes under a block-orthogonal one; those of a law of signs do not.
     """
     D = 6
     E, e = (pairs.haar((1, k, k), random(3), DOUBLE)[0] for k in (D, D // 2))
@@ -138,8 +157,8 @@ def test_data_are_isotropic(data):
 
 
 def excess(x, turn):
-    """Standard errors between the fourth moments of ``x`` before and after a rotation, of which 5%
-    are more than eight.
+    """Standard errors between the fourth moments of ``x`` before and after a rotation,
+    of which 5% are more than eight.
     """
     before = x.pow(4).mean(1)
     gap = before - (x @ turn).pow(4).mean(1)
@@ -150,8 +169,8 @@ def excess(x, turn):
 
 @pytest.mark.parametrize("draw", range(4))
 def test_any_orthonormal_law_has_the_same_loss(draw):
-    """End of B.3: drawn frames, one frame turned, unit vectors in any order: one loss, that of the
-    equation.
+    """End of B.3: drawn frames, one frame turned, unit vectors in any order: one loss,
+    that of the equation.
     """
     p = Parameters(N=3, D=8, data="orthonormal", query="last")
     items, labels, codes = pairs.orthonormal(p, 5, random(draw), DOUBLE)
@@ -176,16 +195,19 @@ def test_any_orthonormal_law_has_the_same_loss(draw):
 
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_one_layer_is_not_enough(size):
-    """Sec. 8 (Sanford et al. 2024): with one attention layer inside the 19 directions no weights
-    beat 1 - 1/(2N - 1) on the last query.
+    """Sec. 8 (Sanford et al. 2024): with one attention layer inside the 19 directions
+    no weights beat 1 - 1/(2N - 1) on the last query.
 
-    The query, without position, attends to all rows but its own item alike, so that labels and
-    other items have one coefficient x in the output: (1 - x)^2 + (2N - 2) x^2 and a square.
+    The query, without position, attends to all rows but its own item alike, so that
+    labels and other items have one coefficient x in the output: (1 - x)^2 + (2N - 2)
+    x^2 and a square.
     """
     D = 2 * size
     p = Parameters(N=size, D=D, data="orthonormal", query="last")
     batch = pairs.sample(p, random(), 1, DOUBLE)
-    moving = [q.name for q in PSEUDO if q.matrix == "W1" or q.name in ("gamma_1", "gamma_2")]
+    moving = [
+        q.name for q in PSEUDO if q.matrix == "W1" or q.name in ("gamma_1", "gamma_2")
+    ]
     assert len(moving) == 5
     student = Student(D, "strict", DOUBLE)
     for draw in np.random.default_rng(size).normal(scale=2, size=(20, 5)):
@@ -208,8 +230,8 @@ def test_one_layer_is_not_enough(size):
 
 @pytest.mark.parametrize("size", [2, 16, 128])
 def test_constrained_network_at_every_size(size):
-    """Assumptions 4-8, Fig. 5: loss and rates of the three numbers of the network, up to the
-    largest N that the paper's D = 256 allows, are those of (B.3) and (B.5).
+    """Assumptions 4-8, Fig. 5: loss and rates of the three numbers of the network, up
+    to the largest N that the paper's D = 256 allows, are those of (B.3) and (B.5).
     """
     flow, at = ih.flow(), (0.4, 0.9, 0.8)
     p = Parameters(N=size, D=2 * size, data="orthonormal", query="last")
@@ -226,15 +248,18 @@ def test_constrained_network_at_every_size(size):
     spelled = dynamics.spelled(ih.equations()["loss"].rhs)
     assert loss.item() == pytest.approx(number(spelled), rel=1e-12)
     rates = [number(flow.expanded[v]) for v in flow.state]
-    assert (-slopes).numpy() == pytest.approx(rates, rel=1e-10)  # sums of 2N terms that cancel
+    assert (-slopes).numpy() == pytest.approx(
+        rates, rel=1e-10
+    )  # sums of 2N terms that cancel
     weights = sum(w.numel() for w in Student(p.D).parameters())
     assert weights == 28 * p.D**2  # Sec. 4
 
 
 @pytest.mark.parametrize("D", [6, 24])
 def test_rates_of_vectors_of_squared_norm_D(D):
-    """Gaussian data at D = infinity: orthogonal vectors of variance 1 give, by the network's own
-    gradient, the flow of normalised ones at D^2 times the rate for scores, all at D times it.
+    """Gaussian data at D = infinity: orthogonal vectors of variance 1 give, by the
+    network's own gradient, the flow of normalised ones at D^2 times the rate for
+    scores, all at D times it.
     """
     p = Parameters(N=3, D=D, data="orthonormal", query="each")
     batch = pairs.sample(p, random(D), 3, DOUBLE)
@@ -249,12 +274,14 @@ def test_rates_of_vectors_of_squared_norm_D(D):
     relative, all_of_them = rates("gaussian", D)
     expected = all_of_them * np.array([relative[name] for name in NAMES]) * gradient
     moved = torch.where(scores, D * slopes, slopes).numpy()
-    assert moved == pytest.approx(expected, rel=1e-9, abs=1e-9)  # rounding, of sums that cancel
+    assert moved == pytest.approx(
+        expected, rel=1e-9, abs=1e-9
+    )  # rounding, of sums that cancel
 
 
 def test_a_large_residual_stream_is_disentangled():
-    """Sec. 3.1: added up through isometries into d >= 8D dimensions the outputs are those of (1);
-    through random maps, up to d^-1/2.
+    """Sec. 3.1: added up through isometries into d >= 8D dimensions the outputs are
+    those of (1); through random maps, up to d^-1/2.
     """
     D = 4
     p = Parameters(N=2, D=D, data="orthonormal", query="last")
@@ -262,14 +289,21 @@ def test_a_large_residual_stream_is_disentangled():
     student = Student(D, "strict", DOUBLE)
     student.load_state_dict(
         assemble(
-            dict(zip(NAMES, torch.randn(19, generator=random(1), dtype=DOUBLE), strict=True)), D
+            dict(
+                zip(
+                    NAMES,
+                    torch.randn(19, generator=random(1), dtype=DOUBLE),
+                    strict=True,
+                )
+            ),
+            D,
         )
     )
     exact = student(batch.X).detach()
 
     def residual_stream(maps):
-        """Two layers that add what they retrieve; maps (8D, d) write each block of V into the
-        stream and read it.
+        """Two layers that add what they retrieve; maps (8D, d) write each block of V
+        into the stream and read it.
         """
         write = [maps[: 2 * D], maps[2 * D : 4 * D], maps[4 * D :]]
         X, (W1, W2, W3) = batch.X, (w.detach() for w in student.parameters())

@@ -1,4 +1,6 @@
-"""Sweeps whose workers are killed, die or fail: nothing is lost, and the failure is named."""
+"""Sweeps whose workers are killed, die or fail: nothing is lost, and the failure is
+named.
+"""
 
 import functools
 import os
@@ -15,9 +17,9 @@ import xarray as xr
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from test_sweep import bits
 
-from simulate.training import jobs
-from simulate.store import runs
 from simulate import sweep
+from simulate.store import runs
+from simulate.training import jobs
 
 # The sweep whose workers are killed.
 KILLED = [
@@ -41,7 +43,9 @@ def uninterrupted(tmp_path_factory) -> xr.Dataset:
 
 
 def children(pid: int) -> list[int]:
-    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [
+        int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ]
 
 
 def at_work(pid: int) -> bool:
@@ -52,7 +56,9 @@ def at_work(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks processes up in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="looks processes up in /proc"
+)
 def test_a_killed_worker_loses_nothing(tmp_path, uninterrupted):
     """The sweep goes on by itself, says so, and ends well."""
     store = tmp_path / "killed"
@@ -77,7 +83,11 @@ def test_a_killed_worker_loses_nothing(tmp_path, uninterrupted):
         and time.monotonic() < deadline
     ):
         time.sleep(0.05)
-        workers = [c for c in children(parent.pid) if at_work(c)] if parent.poll() is None else []
+        workers = (
+            [c for c in children(parent.pid) if at_work(c)]
+            if parent.poll() is None
+            else []
+        )
     time.sleep(random.Random(1).uniform(0, 0.3))
     os.kill(workers[0], signal.SIGKILL)
     _, errors = parent.communicate(timeout=200)
@@ -95,8 +105,8 @@ def free_port() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["worker", "scheduler"])
 def test_a_killed_dask_process_loses_nothing(killed, tmp_path, uninterrupted):
-    """Without a worker the others go on; without the scheduler what is missing has failed, and the
-    same sweep goes on without it.
+    """Without a worker the others go on; without the scheduler what is missing has
+    failed, and the same sweep goes on without it.
     """
     pytest.importorskip("distributed", reason="dask is an optional extra")
     store, address = tmp_path / "killed", f"tcp://127.0.0.1:{free_port()}"
@@ -147,22 +157,32 @@ def test_a_killed_dask_process_loses_nothing(killed, tmp_path, uninterrupted):
         )
         deadline = time.monotonic() + 150
         while (
-            not any(store.rglob("*.lock")) and user.poll() is None and time.monotonic() < deadline
+            not any(store.rglob("*.lock"))
+            and user.poll() is None
+            and time.monotonic() < deadline
         ):
             time.sleep(0.05)
         time.sleep(0.2)
         # Whichever of a worker's runs was under way goes to the other.
-        {"worker": workers[0], "scheduler": scheduler}[killed].send_signal(signal.SIGKILL)
+        {"worker": workers[0], "scheduler": scheduler}[killed].send_signal(
+            signal.SIGKILL
+        )
         output, _ = user.communicate(timeout=200)
         if killed == "scheduler":
             missing = 4 - len(list(store.rglob("seed-*.nc")))
             summary, *failed = output.splitlines()
             assert (user.returncode, missing > 0) == (1, True), output[-500:]
-            assert f"4 runs, 4 jobs, {len(failed)} failed" in summary and len(failed) >= missing
-            assert all(
-                line.startswith("failed: ") and "not in the store" in line for line in failed
+            assert (
+                f"4 runs, 4 jobs, {len(failed)} failed" in summary
+                and len(failed) >= missing
             )
-            assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
+            assert all(
+                line.startswith("failed: ") and "not in the store" in line
+                for line in failed
+            )
+            assert (
+                sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
+            )
         else:
             assert user.returncode == 0, output[-500:]
         assert bits(runs.open(store)) == bits(uninterrupted)
@@ -173,8 +193,8 @@ def test_a_killed_dask_process_loses_nothing(killed, tmp_path, uninterrupted):
 
 
 def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
-    """Without real processes: all at once breaks the pool, then one by one; the one that breaks it
-    again has failed.
+    """Without real processes: all at once breaks the pool, then one by one; the one
+    that breaks it again has failed.
     """
     calls = []
 
@@ -186,10 +206,17 @@ def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
 
     monkeypatch.setattr("simulate.training.jobs.pool.run", breaking)
     done = []
-    both = [jobs.Job(name, 1, functools.partial(noted, done, name)) for name in ("lives", "dies")]
+    both = [
+        jobs.Job(name, 1, functools.partial(noted, done, name))
+        for name in ("lives", "dies")
+    ]
     with pytest.warns(UserWarning, match="a worker process died"):
         ((job, error),) = jobs.carry_out(both, 2, False)
-    assert (job.name, str(error), done) == ("dies", "its worker process died again", ["lives"])
+    assert (job.name, str(error), done) == (
+        "dies",
+        "its worker process died again",
+        ["lives"],
+    )
     assert calls == [(2, False), (2, False), (1, True), (1, True)]
 
 

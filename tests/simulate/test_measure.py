@@ -39,23 +39,31 @@ def test_overlaps_are_the_traces(tiny, make):
     assert R == pytest.approx(np.diag(traces).mean(), rel=EXACT)
     assert S == pytest.approx(traces[~np.eye(d_g, dtype=bool)].mean(), rel=EXACT)
     assert zeta == pytest.approx(M.sum() / (d_g * N), rel=EXACT)
-    assert float(found["M_variance_correct"]) == pytest.approx(M[teachers == 1].var(), rel=EXACT)
-    assert float(found["M_variance_other"]) == pytest.approx(M[teachers == 0].var(), rel=EXACT)
+    assert float(found["M_variance_correct"]) == pytest.approx(
+        M[teachers == 1].var(), rel=EXACT
+    )
+    assert float(found["M_variance_other"]) == pytest.approx(
+        M[teachers == 0].var(), rel=EXACT
+    )
 
 
 def test_overlap_with_other_teachers_needs_two(tiny, make):
     student, _, perms = make(tiny.replace(d_g=1))
     assert (
-        overlaps(student.M[None], torch.as_tensor(task.teacher_matrices(perms))[None])["S"]
+        overlaps(student.M[None], torch.as_tensor(task.teacher_matrices(perms))[None])[
+            "S"
+        ]
         .isnan()
         .all()
     )
 
 
-@pytest.mark.parametrize("embedding", [dict(), dict(fix_embedding=False, d_model=3)], ids=str)
+@pytest.mark.parametrize(
+    "embedding", [dict(), dict(fix_embedding=False, d_model=3)], ids=str
+)
 def test_predictions_are_the_slow_loop(tiny, make, alone, embedding):
-    """A student half taught, so that accuracies are neither 0 nor 1; its own states are fed
-    back.
+    """A student half taught, so that accuracies are neither 0 nor 1; its own states are
+    fed back.
     """
     p = tiny.replace(**embedding)
     student, data, perms = make(p)
@@ -68,9 +76,17 @@ def test_predictions_are_the_slow_loop(tiny, make, alone, embedding):
         actions, path = torch.as_tensor(data.actions[k : k + 1]), data.states[k]
         own = [path[0]]
         for t in range(p.L):
-            forced = student(actions, torch.as_tensor(path[None, : t + 1]))[0, t].argmax().item()
+            forced = (
+                student(actions, torch.as_tensor(path[None, : t + 1]))[0, t]
+                .argmax()
+                .item()
+            )
             right[k, t] = forced == path[t + 1]
-            own.append(student(actions, torch.as_tensor(np.array(own)[None]))[0, t].argmax().item())
+            own.append(
+                student(actions, torch.as_tensor(np.array(own)[None]))[0, t]
+                .argmax()
+                .item()
+            )
         arrived[k] = own[-1] == path[-1]
     assert steps.tolist() == right.mean(0).tolist()
     assert final == arrived.mean()
@@ -81,7 +97,10 @@ def test_predictions_are_the_slow_loop(tiny, make, alone, embedding):
 def test_attention_factor_is_the_gradient_norm(tiny, make, rope):
     p = tiny.replace(rope=rope)
     student, data, _ = make(p)
-    actions, states = torch.as_tensor(data.actions[:1]), torch.as_tensor(data.states[:1])
+    actions, states = (
+        torch.as_tensor(data.actions[:1]),
+        torch.as_tensor(data.states[:1]),
+    )
     student.attention(actions, states[:, :-1])[0].diagonal().mean().backward()
     norm = sum(w.grad.square().sum().item() for w in (student.W_Q, student.W_K))
     assert factor(student)[0] == pytest.approx(p.d_g * p.N * norm, rel=EXACT)
@@ -92,7 +111,9 @@ def test_eigenvalues_are_the_sums_they_stand_for(tiny, rope):
     """L (L-1) lambda_n is the sum of cos(omega_n (i - k)) over pairs i != k."""
     p = tiny.replace(rope=rope, L=5)
     offsets = np.subtract.outer(np.arange(p.L), np.arange(p.L))
-    pairs = [(np.cos(w * offsets).sum() - p.L) / (p.L * (p.L - 1)) for w in p.frequencies]
+    pairs = [
+        (np.cos(w * offsets).sum() - p.L) / (p.L * (p.L - 1)) for w in p.frequencies
+    ]
     assert lambda_of_frequencies(p) == pytest.approx(
         pairs, abs=1e-11
     )  # sin/sin near multiples of 2 pi loses a digit
@@ -120,9 +141,11 @@ def test_ansatz_is_exact_at_uniform_attention(tiny, make, zeroed):
 
 
 def test_compiled_equations_do_not_depend_on_what_ran_before(tiny, make, monkeypatch):
-    """A resumed run must measure, in another process, what this one would have, to the last bit.
+    """A resumed run must measure, in another process, what this one would have, to the
+    last bit.
 
-    SymPy numbers nameless dummies and sorts factors by name: Dummy_10000 comes before Dummy_9999.
+    SymPy numbers nameless dummies and sorts factors by name: Dummy_10000 comes before
+    Dummy_9999.
     """
     student, _, _ = make(tiny)
     blocks = [w.detach().numpy().reshape(-1, 2) for w in (student.W_Q, student.W_K)]
@@ -142,7 +165,9 @@ def test_compiled_equations_do_not_depend_on_what_ran_before(tiny, make, monkeyp
         monkeypatch.setattr(sympy.Dummy, "_count", count)
         compiled = form.lambdify(*arguments)
         found.add(
-            compiled(A, tiny.N, tiny.d_g, tiny.d_h, lambda_of_frequencies(tiny), *norms).tobytes()
+            compiled(
+                A, tiny.N, tiny.d_g, tiny.d_h, lambda_of_frequencies(tiny), *norms
+            ).tobytes()
         )
     assert len(found) == 1
 
@@ -184,5 +209,6 @@ def test_single_precision_measures_what_double_does(tiny, make, alone):
         "c_A",
         "c_ansatz",
     ):
-        # Weights rounded to 6e-8; means of 256 rows and differences of moments keep five digits.
+        # Weights rounded to 6e-8; means of 256 rows and differences of moments keep
+        # five digits.
         assert found[0][name] == pytest.approx(found[1][name], rel=1e-5, abs=1e-6), name

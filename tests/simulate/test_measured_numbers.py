@@ -1,7 +1,8 @@
-"""What is measured without a training run, at tiny sizes: `golden/numbers.json` has the numbers.
+"""What is measured without a training run, at tiny sizes: `golden/numbers.json` has the
+numbers.
 
-Could see: another seed, stream, sign, index or mean in whatever these functions return, also where
-what follows from them (a fixed point, an accuracy) hides it.
+Could see: another seed, stream, sign, index or mean in whatever these functions return,
+also where what follows from them (a fixed point, an accuracy) hides it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import pytest
 import simulate
 import theory
 from simulate.associative_memory import gradient_steps, noisy_bigram, superposition
-from simulate.training.pool import one_thread
 from simulate.positional_semantic import student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
 from simulate.state_tracking import Parameters as Tracking
 from simulate.state_tracking.measure import untrained_statistics
 from simulate.systems import SENTENCES, TRACKING
+from simulate.training.pool import one_thread
 from tests import frozen
 from theory.positional_semantic import Parameters as Sentences
 
@@ -53,7 +54,9 @@ MEASURED = {
         superposition.train_mlp(12, 4, 5, 3, outputs=6, steps=20),
     ],
     "three steps": three_steps,
-    "one step": lambda: noisy_bigram.one_step(noisy_bigram.Parameters(N=64, n=6, draws=12), 3),
+    "one step": lambda: noisy_bigram.one_step(
+        noisy_bigram.Parameters(N=64, n=6, draws=12), 3
+    ),
     "linear layer": lambda: [fit_linear(P, 3, method) for method in ("exact", "adam")],
     "message passing, global": lambda: message("global"),
     "message passing, local": lambda: message("local"),

@@ -1,5 +1,5 @@
-"""Memory: estimates against measured peaks, and sizes that cannot fit refused before anything is
-allocated.
+"""Memory: estimates against measured peaks, and sizes that cannot fit refused before
+anything is allocated.
 """
 
 import functools
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from simulate.training import pool
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.runtime import memory
 
-# Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB
-# each, one or two steps.
+# Every learner at sizes where one shape after the other makes up its memory, some 100
+# to 500 MB each, one or two steps.
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
 from simulate.state_tracking import learner as st_learner
@@ -120,11 +120,12 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc"
+    not Path("/proc/self/clear_refs").exists(),
+    reason="peaks are read from Linux's /proc",
 )
 def test_estimates_against_measured_peaks():
-    """Every learner, one process forked per case. An estimate may not miss a tenth of the peak, nor
-    be three times it.
+    """Every learner, one process forked per case. An estimate may not miss a tenth of
+    the peak, nor be three times it.
     """
     done = subprocess.run(
         [sys.executable, "-c", MEASURE], capture_output=True, text=True, timeout=900
@@ -135,7 +136,9 @@ def test_estimates_against_measured_peaks():
         measured > 50 * 2**20 for _, measured in found.values()
     )  # large against what Python itself takes
     wrong = {
-        name: pair for name, pair in found.items() if not pair[1] / 1.1 < pair[0] < 3 * pair[1]
+        name: pair
+        for name, pair in found.items()
+        if not pair[1] / 1.1 < pair[0] < 3 * pair[1]
     }
     assert not wrong
 
@@ -174,8 +177,8 @@ def trained(name):
 
 @pytest.mark.parametrize(("name", "sizes"), HUGE, ids=str)
 def test_what_cannot_fit_is_refused_at_once(name, sizes, tmp_path):
-    """In one line: the parameter to change, what is needed, what there is; and nothing is
-    written.
+    """In one line: the parameter to change, what is needed, what there is; and nothing
+    is written.
     """
     kind, train = trained(name)
     with pytest.raises(ParameterError) as caught:
@@ -183,7 +186,10 @@ def test_what_cannot_fit_is_refused_at_once(name, sizes, tmp_path):
     message = str(caught.value)
     assert "\n" not in message and "iB of memory" in message
     named, what = message.split(" = ")[0], message.rsplit("; take ", 1)[1]
-    assert named in sizes and what == f"{named} {'larger' if named == 'eval_every' else 'smaller'}"
+    assert (
+        named in sizes
+        and what == f"{named} {'larger' if named == 'eval_every' else 'smaller'}"
+    )
     assert not (tmp_path / "store").exists()
 
 
@@ -192,7 +198,8 @@ def test_theory_asks_too(key):
     """The frequencies are the only array of the theory whose length a parameter sets."""
     kind, _ = trained("state_tracking")
     with pytest.raises(
-        ParameterError, match=f"{key} = 1000000000000: a table of frequencies needs about"
+        ParameterError,
+        match=f"{key} = 1000000000000: a table of frequencies needs about",
     ):
         kind(**{key: 10**12}).values()["c_omega"]
 
@@ -214,7 +221,11 @@ def test_a_limit_of_the_process_counts():
     """What `ulimit -v` leaves, not what the machine has."""
     code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from theory.runtime import memory; print(memory.available())"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert 0 < float(done.stdout) < 2**33
 
@@ -228,5 +239,7 @@ def test_there_are_no_more_processes_than_fit(monkeypatch):
         "Parallel",
         lambda n_jobs, **_: asked.append(n_jobs) or (lambda calls: [0 for _ in calls]),
     )
-    pool.run([functools.partial(int)] * 4, [1] * 4, workers=4, progress=False, memory=2**30)
+    pool.run(
+        [functools.partial(int)] * 4, [1] * 4, workers=4, progress=False, memory=2**30
+    )
     assert asked == [2]

@@ -1,4 +1,6 @@
-"""Message passing of the positional-semantic model, against state evolution and students."""
+"""Message passing of the positional-semantic model, against state evolution and
+students.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from theory.positional_semantic.state_evolution import update
         ({"damping": 1.5}, "damping = 1.5: must be >= 0 and < 1"),
         ({"iterations": 0}, "iterations = 0: must be >= 1"),
         ({"start": np.ones(3)}, "start: has dimension 3, must have d = 12"),
-        ({"p": Parameters(d=20, alpha=1.0)}, "data: has dimension 12, must have d = 20"),
+        (
+            {"p": Parameters(d=20, alpha=1.0)},
+            "data: has dimension 12, must have d = 20",
+        ),
         ({"p": Parameters(d=12, alpha=1.0, tied=False)}, "tied = False: must be True"),
     ],
 )
@@ -37,8 +42,8 @@ def test_message_passing_refuses_what_does_not_fit(words, message):
 
 
 def test_message_passing_converges_on_both_branches():
-    """Semantic with the global, positional with the local minimiser: the gradient of the risk
-    vanishes.
+    """Semantic with the global, positional with the local minimiser: the gradient of
+    the risk vanishes.
     """
     for start, alpha, prox, damping in (
         ("semantic", 2.0, "global", 0.7),
@@ -55,23 +60,29 @@ def test_message_passing_converges_on_both_branches():
         )
         assert message.gradient < 1e-6
         problem = Problem([data.idealised(p.sigma)], p.lam)
-        _, gradient = problem.gradient({"Q": torch.as_tensor(message.weights)[None, :, None]})
+        _, gradient = problem.gradient(
+            {"Q": torch.as_tensor(message.weights)[None, :, None]}
+        )
         assert float(torch.linalg.norm(gradient["Q"])) / 200**0.5 == pytest.approx(
             message.gradient, rel=1e-3, abs=1e-12
         )
 
 
 def test_semantic_students_err_less_at_alpha_c():
-    """Sec. 5: where the two minima have the same training loss, the semantic one errs less on the
-    same sentences, by a tenth and by four standard errors.
+    """Sec. 5: where the two minima have the same training loss, the semantic one errs
+    less on the same sentences, by a tenth and by four standard errors.
     """
     p = TINY.replace(d=100, alpha=None, n_test=400)
     one, other = (
         train(p.replace(start=k), range(10), alpha=[1.24], store=None, **ALONE)
         for k in ("positional", "semantic")
     )
-    assert float(other.train_loss.mean()) == pytest.approx(float(one.train_loss.mean()), rel=0.1)
-    drop = (one.test_mse_half - other.test_mse_half).values / float(one.test_mse_half.mean())
+    assert float(other.train_loss.mean()) == pytest.approx(
+        float(one.train_loss.mean()), rel=0.1
+    )
+    drop = (one.test_mse_half - other.test_mse_half).values / float(
+        one.test_mse_half.mean()
+    )
     assert drop.mean() > max(0.1, 4 * drop.std(ddof=1) / 10**0.5)
 
 
@@ -83,9 +94,9 @@ def test_semantic_students_err_less_at_alpha_c():
     ],
 )
 def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
-    """(43)-(62): undamped steps from weights that know nothing of the sentences are steps of (7),
-    for all overlaps and the variance. The ridge is strong enough for one well; the second step has
-    the Onsager term.
+    """(43)-(62): undamped steps from weights that know nothing of the sentences are
+    steps of (7), for all overlaps and the variance. The ridge is strong enough for one
+    well; the second step has the Onsager term.
     """
     found = []
     for seed in range(32):
@@ -96,7 +107,12 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
         ends = [gamp(p, data, weights, damping=0.0, iterations=k) for k in (1, 2)]
         found.append(
             [
-                (p.sigma**2 * Q @ Q / p.d, Q.mean(), p.sigma**2 * v, p.sigma**2 * Q @ teacher / p.d)
+                (
+                    p.sigma**2 * Q @ Q / p.d,
+                    Q.mean(),
+                    p.sigma**2 * v,
+                    p.sigma**2 * Q @ teacher / p.d,
+                )
                 for Q, v in ((end.weights, end.variance) for end in ends)
             ]
         )
@@ -108,6 +124,6 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
         state = update(p, state, averages(p, state))
         assert (np.abs(mean[k] - state) < 4 * error[k]).all()
     first, second = error / np.abs(mean)
-    # Four of these are seen: 2% of the variance; of the overlaps a tenth, of theta in the second
-    # case, where little of it is left, a quarter.
+    # Four of these are seen: 2% of the variance; of the overlaps a tenth, of theta in
+    # the second case, where little of it is left, a quarter.
     assert first.max() < coarsest and second[2] < 0.005

@@ -1,8 +1,9 @@
-"""Transient failures, for every student: nothing is lost or wrong, and errors are one line.
+"""Transient failures, for every student: nothing is lost or wrong, and errors are one
+line.
 
-Full disk, damaged checkpoints, a clock that goes backwards, a store copied while in use, signals.
-Could see: a loop that trusts what it should not, resumes with another bit, leaves half a file, or
-ends in a traceback.
+Full disk, damaged checkpoints, a clock that goes backwards, a store copied while in
+use, signals. Could see: a loop that trusts what it should not, resumes with another
+bit, leaves half a file, or ends in a traceback.
 """
 
 import errno
@@ -24,7 +25,10 @@ from simulate.training import stack
 from theory.runtime import cli, sealed
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
-NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STUDENTS]
+NAMES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in STUDENTS
+]
 
 
 def train(name, store):
@@ -36,7 +40,9 @@ def train(name, store):
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What a student comes to undisturbed."""
-    return functools.cache(lambda name: bits(train(name, tmp_path_factory.mktemp("whole"))))
+    return functools.cache(
+        lambda name: bits(train(name, tmp_path_factory.mktemp("whole")))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +83,17 @@ def checkpoint_of(name, store, monkeypatch):
 
 def leftovers(store):
     """Files that are neither runs nor locks."""
-    return [f.name for f in store.rglob("*") if f.is_file() and f.suffix not in (".nc", ".lock")]
+    return [
+        f.name
+        for f in store.rglob("*")
+        if f.is_file() and f.suffix not in (".nc", ".lock")
+    ]
 
 
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), cli.Terminated(), MemoryError()], ids=lambda e: type(e).__name__
+    "error",
+    [KeyboardInterrupt(), cli.Terminated(), MemoryError()],
+    ids=lambda e: type(e).__name__,
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_stopped_runs_go_on_bit_for_bit(name, error, tmp_path, monkeypatch, expected):
@@ -96,7 +108,9 @@ def test_stopped_runs_go_on_bit_for_bit(name, error, tmp_path, monkeypatch, expe
 
 @pytest.mark.parametrize("full_at", [2, "result"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch, expected):
+def test_a_disk_that_fills_up_loses_nothing(
+    name, full_at, tmp_path, monkeypatch, expected
+):
     """While the second checkpoint is written, and while the result is."""
     with monkeypatch.context() as patch:
         seal, count = sealed.seal, itertools.count(1)
@@ -116,7 +130,9 @@ def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch
             patch.setattr(module, "seal", sealing)
         with pytest.raises(OSError, match="No space left"):
             train(name, tmp_path)
-    assert not list(tmp_path.rglob("*.nc")) and leftovers(tmp_path) == ["seed-00000.checkpoint"]
+    assert not list(tmp_path.rglob("*.nc")) and leftovers(tmp_path) == [
+        "seed-00000.checkpoint"
+    ]
     assert bits(train(name, tmp_path)) == expected(name)
     assert leftovers(tmp_path) == []
 
@@ -165,9 +181,13 @@ def test_the_clock_may_go_backwards(name, tmp_path, monkeypatch, expected):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_store_copied_while_in_use_is_a_store(name, tmp_path, monkeypatch, expected):
-    """Copied between two checkpoints, the copy goes on by itself; the original does not notice."""
+    """Copied between two checkpoints, the copy goes on by itself; the original does not
+    notice.
+    """
     with monkeypatch.context() as patch:
-        at_checkpoint(patch, 2, lambda: shutil.copytree(tmp_path / "store", tmp_path / "copy"))
+        at_checkpoint(
+            patch, 2, lambda: shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        )
         assert bits(train(name, tmp_path / "store")) == expected(name)
     assert list((tmp_path / "copy").rglob("*.checkpoint")) and not list(
         (tmp_path / "copy").rglob("*.nc")
@@ -180,13 +200,24 @@ COMMANDS = {
         "simulate.state_tracking",
         *(
             f"--set={x}"
-            for x in ("N=4", "L=3", "d_g=3", "d_h=4", "n_train=8", "n_test=4", "epochs=2")
+            for x in (
+                "N=4",
+                "L=3",
+                "d_g=3",
+                "d_h=4",
+                "n_train=8",
+                "n_test=4",
+                "epochs=2",
+            )
         ),
     ],
     "sweep": [
         "simulate.sweep",
         "--grid=L=2,3",
-        *(f"--set={x}" for x in ("N=4", "d_g=3", "d_h=4", "n_train=8", "n_test=4", "epochs=2")),
+        *(
+            f"--set={x}"
+            for x in ("N=4", "d_g=3", "d_h=4", "n_train=8", "n_test=4", "epochs=2")
+        ),
     ],
     "induction_heads": [
         "simulate.induction_heads",
@@ -212,10 +243,13 @@ COMMANDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_without_home_optimised_strict_and_into_a_closed_pipe(name, tmp_path):
-    """No HOME, ``-O``, ``-W error``, and a reader that closes after the first line: result stored,
-    nothing on stderr.
+    """No HOME, ``-O``, ``-W error``, and a reader that closes after the first line:
+    result stored, nothing on stderr.
     """
-    environment = {"PATH": os.environ["PATH"], "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path / "runs")}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path / "runs"),
+    }
     root = Path(__file__).parents[2]
     for flags in (["-O"], ["-W", "error"]):
         line = [sys.executable, *flags, "-m", *COMMANDS[name], "--quiet", "--workers=1"]
@@ -246,8 +280,8 @@ def test_without_home_optimised_strict_and_into_a_closed_pipe(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_batch_system_s_signal_ends_in_one_line(workers, tmp_path):
-    """SIGTERM to the command alone: one line, exit code 143, no process left, and the next call
-    ends as it should.
+    """SIGTERM to the command alone: one line, exit code 143, no process left, and the
+    next call ends as it should.
     """
     line = [
         sys.executable,

@@ -1,9 +1,10 @@
-"""Nothing lost, nothing mixed, for every student: what was interrupted goes on by its own code,
-what cannot be stored is found before the first step, and a student that does not keep to what
-training needs is told in one line.
+"""Nothing lost, nothing mixed, for every student: what was interrupted goes on by its
+own code, what cannot be stored is found before the first step, and a student that does
+not keep to what training needs is told in one line.
 
-Could see: a checkpoint that is taken up by other code, a training that ends in nothing, half a run
-kept as a whole one, a stranger's mistake that ends in a traceback or is stored.
+Could see: a checkpoint that is taken up by other code, a training that ends in nothing,
+half a run kept as a whole one, a stranger's mistake that ends in a traceback or is
+stored.
 """
 
 import contextlib
@@ -18,10 +19,10 @@ import pytest
 import torch
 from tiny import ALONE, EACH_KIND, FIRST, bits, in_turn, student
 
+from simulate.statement.student import Stated
 from simulate.store import checkpoints, runs, storage
 from simulate.training import jobs, pool, stack
 from simulate.training.learner import _tensors
-from simulate.statement.student import Stated
 from theory.call.parameters import ParameterError
 from theory.runtime import sealed
 
@@ -37,8 +38,8 @@ def interrupted(system, p, store, at=6):
 
 @EACH_KIND
 def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypatch):
-    """By another student, and by shared code; its own code continues, and so does a run whose owner
-    removes it.
+    """By another student, and by shared code; its own code continues, and so does a run
+    whose owner removes it.
     """
     system, p = student(name)
     checkpoint = interrupted(system, p, tmp_path)
@@ -47,21 +48,29 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(storage, "statements", lambda module: "another")
         patch.setattr(Stated, "code", "another")
-        with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
+        with pytest.raises(
+            ParameterError, match="written by other code.* to start over"
+        ) as caught:
             system.train(p, store=tmp_path, **ALONE)
         assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
     digest = stack.output.digest
     with monkeypatch.context() as patch:
-        patch.setattr("simulate.training.stack.output.digest", lambda files: digest(files)[::-1])
+        patch.setattr(
+            "simulate.training.stack.output.digest", lambda files: digest(files)[::-1]
+        )
         with pytest.raises(ParameterError, match="written by other code"):
             system.train(p, store=tmp_path, **ALONE)
-    assert checkpoint.read_bytes() == before and not list(checkpoint.parent.glob("*.nc"))
+    assert checkpoint.read_bytes() == before and not list(
+        checkpoint.parent.glob("*.nc")
+    )
     assert bits(system.train(p, store=tmp_path, **ALONE)) == whole
     assert not checkpoint.exists()
 
 
 @EVERY
-def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step(name, tmp_path):
+def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step(
+    name, tmp_path
+):
     system, p = student(name)
     stepped = []
 
@@ -86,11 +95,19 @@ def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step
             with pytest.raises(ParameterError, match=f"^{option}") as caught:
                 watched.train(p, **given)
             assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-    named = rf"^p = None.* give Parameters: \S*\.{system.parameters.__name__}\(\.\.\.\)$"
+    named = (
+        rf"^p = None.* give Parameters: \S*\.{system.parameters.__name__}\(\.\.\.\)$"
+    )
     with pytest.raises(ParameterError, match=named):
         watched.train(None, store=tmp_path, **ALONE)
     assert stepped == [] and not list(tmp_path.rglob("*.nc"))
-    for value in (np.int64(2), np.array(2), range(2), np.arange(2), torch.tensor([0, 1])):
+    for value in (
+        np.int64(2),
+        np.array(2),
+        range(2),
+        np.arange(2),
+        torch.tensor([0, 1]),
+    ):
         made = [job.name for job in system.plan(p, value, store=tmp_path, device="cpu")]
         assert made == ["seed 0", "seed 1"]
 
@@ -98,8 +115,14 @@ def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step
 def test_the_largest_seed_can_be_stored(tmp_path):
     system, p = student("induction_heads.three")
     found = system.train(p, [2**63 - 1], store=tmp_path, **ALONE)
-    assert found.seed.values.tolist() == runs.open(tmp_path).seed.values.tolist() == [2**63 - 1]
-    with pytest.raises(ParameterError, match=r"^seeds = count\(\d+\): must be .* at most 1000000$"):
+    assert (
+        found.seed.values.tolist()
+        == runs.open(tmp_path).seed.values.tolist()
+        == [2**63 - 1]
+    )
+    with pytest.raises(
+        ParameterError, match=r"^seeds = count\(\d+\): must be .* at most 1000000$"
+    ):
         system.train(p, itertools.count(), store=tmp_path, **ALONE)
 
 
@@ -107,7 +130,10 @@ def test_a_command_that_is_no_text_can_be_stored(tmp_path, monkeypatch):
     """A path may hold any bytes."""
     system, p = student("induction_heads.three")
     monkeypatch.setattr(sys, "argv", ["simulate", "--out=\udcff"])
-    assert system.train(p, store=tmp_path, **ALONE).attrs["command"] == r"simulate --out=\udcff"
+    assert (
+        system.train(p, store=tmp_path, **ALONE).attrs["command"]
+        == r"simulate --out=\udcff"
+    )
 
 
 class Stopped(Exception):
@@ -143,7 +169,9 @@ def told(system, p, store, message):
 
 
 def stepping(change):
-    """`step` followed by a change of the state; ``change`` gets its tensors and the step."""
+    """`step` followed by a change of the state; ``change`` gets its tensors and the
+    step.
+    """
 
     def method(learner, step):
         def stepped(number):
@@ -158,9 +186,13 @@ def stepping(change):
 
 
 def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
-    """A hundred students with many measurements, on a GPU, spent half of theirs on them."""
+    """A hundred students with many measurements, on a GPU, spent half of theirs on
+    them.
+    """
     system, p = student("state_tracking.student")
-    system = faulty(system, 10**6, step=stepping(lambda w, k: clock.update(now=clock["now"] + 1)))
+    system = faulty(
+        system, 10**6, step=stepping(lambda w, k: clock.update(now=clock["now"] + 1))
+    )
     clock, saved = {"now": 0.0}, []
 
     def save(*_):
@@ -188,7 +220,9 @@ FORGED = {
     "earlier": lambda s: s | {"step": 2},
     "no records": lambda s: s | {"records": {}},
     "no times": lambda s: s | {"times": []},
-    "fewer records": lambda s: s | {"records": {k: v[:-1] for k, v in s["records"].items()}},
+    "fewer records": lambda s: (
+        s | {"records": {k: v[:-1] for k, v in s["records"].items()}}
+    ),
     "records": lambda s: s | {"records": [1.0]},
     "more records": lambda s: (
         s | {"records": {k: torch.cat([v, v]) for k, v in s["records"].items()}}
@@ -199,7 +233,8 @@ FORGED = {
         s
         | {
             "learner": {
-                k: torch.ones(7) if k != "optimizer" else v for k, v in s["learner"].items()
+                k: torch.ones(7) if k != "optimizer" else v
+                for k, v in s["learner"].items()
             }
         }
     ),
@@ -209,11 +244,21 @@ FORGED = {
 }
 
 
-UNMEASURED = ("no records", "no times", "fewer records", "more records", "names", "axes", "earlier")
+UNMEASURED = (
+    "no records",
+    "no times",
+    "fewer records",
+    "more records",
+    "names",
+    "axes",
+    "earlier",
+)
 
 
 @pytest.mark.parametrize(("name", "forged"), in_turn(FORGED))
-def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, tmp_path):
+def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(
+    name, forged, tmp_path
+):
     system, p = student(name)
     if system.time is None and forged in UNMEASURED:
         pytest.skip("measures nothing on its way")
@@ -251,12 +296,16 @@ def test_what_cannot_be_stored_in_the_end_is_told(name, tmp_path):
     def method(learner, finish):
         return lambda b: {**finish(b), "rule": ((), np.array([{}], object)[0])}
 
-    told(faulty(system, 10**6, finish=method), p, tmp_path, "cannot be stored as netCDF")
+    told(
+        faulty(system, 10**6, finish=method), p, tmp_path, "cannot be stored as netCDF"
+    )
 
 
 @EACH_KIND
 def test_what_killed_writers_left_is_swept_up(name, tmp_path):
-    """Only files of the runs being trained are removed; a finished run needs no checkpoint."""
+    """Only files of the runs being trained are removed; a finished run needs no
+    checkpoint.
+    """
     system, p = student(name)
     first = system.train(p, [1], store=tmp_path, **ALONE)
     (folder,) = (f.parent for f in tmp_path.rglob("seed-00001.nc"))
@@ -278,7 +327,9 @@ def test_what_is_done_is_counted_in_the_store(tmp_path):
     """Jobs that say they are done, of which one is."""
     places = [tmp_path / "a.nc", tmp_path / "b.nc"]
     places[0].write_bytes(b"run")
-    both = [jobs.Job(str(k), 1, nothing, places=(place,)) for k, place in enumerate(places)]
+    both = [
+        jobs.Job(str(k), 1, nothing, places=(place,)) for k, place in enumerate(places)
+    ]
     ((job, error),) = jobs.carry_out(both, 1, False)
     assert job is both[1] and str(places[1]) in str(error) and "\n" not in str(error)
 
@@ -293,7 +344,9 @@ def test_every_job_says_where_its_runs_will_be(name, tmp_path):
 
 
 def test_every_job_is_counted_in_the_store(tmp_path):
-    """Of four, whichever run is missing: told once, unless its failure was reported already."""
+    """Of four, whichever run is missing: told once, unless its failure was reported
+    already.
+    """
     for missing in range(4):
         planned = [
             SimpleNamespace(places=[tmp_path / f"{missing}-{k}-{s}" for s in (0, 1)])
@@ -321,12 +374,16 @@ STRANGE = {
 
 @pytest.mark.parametrize("strange", STRANGE)
 def test_a_finished_run_of_another_kind_is_not_taken(strange, tmp_path):
-    """Sealed, with configuration and seed as they should be: trained again, or one line."""
+    """Sealed, with configuration and seed as they should be: trained again, or one
+    line.
+    """
     system, p = student("associative_memory.retrieval")
     truth = system.train(p, 2, store=tmp_path, **ALONE)
     file = sorted(tmp_path.rglob("*.nc"))[1]
     runs.write(STRANGE[strange](runs.read(file), system.time), file)
-    with pytest.raises(ParameterError) if strange == "axes" else contextlib.nullcontext():
+    with (
+        pytest.raises(ParameterError) if strange == "axes" else contextlib.nullcontext()
+    ):
         runs.open(tmp_path)  # with what it has, or a note
     with pytest.warns(UserWarning, match="training again"):
         found = system.train(p, 2, store=tmp_path, **ALONE)

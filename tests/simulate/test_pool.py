@@ -13,7 +13,9 @@ from simulate.training import pool
 
 
 def results(jobs, **options):
-    return pool.run(jobs, [10] * len(jobs), **{"workers": 1, "progress": False, **options})
+    return pool.run(
+        jobs, [10] * len(jobs), **{"workers": 1, "progress": False, **options}
+    )
 
 
 def test_results_keep_the_order_of_the_jobs():
@@ -61,13 +63,18 @@ def sleeper(folder: Path, k: int, tick) -> None:
 
 def alive(pid: int) -> bool:
     try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return (
+            "Z"
+            not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        )
     except FileNotFoundError:
         return False
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="looks processes up in /proc"
+)
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     program = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -75,7 +82,9 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
         f"jobs = [functools.partial(test_pool.sleeper, Path({str(tmp_path)!r}), k) for k in range(2)]\n"
         "pool.run(jobs, [1, 1], workers=2, progress=False)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 60
     while (
         len(names := [p for p in tmp_path.iterdir() if p.read_text()]) < 2
@@ -95,7 +104,9 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
 def test_cores_are_those_that_this_process_may_use(monkeypatch, forked):
     """Not those of another process, nor of the machine."""
     asked = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: asked.append(pid) or {3, 5, 8})
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: asked.append(pid) or {3, 5, 8}
+    )
     assert pool.cores() == 3 and asked == [0]
     monkeypatch.undo()
 

@@ -1,4 +1,6 @@
-"""Data, students, optimisers, message passing and the store of the positional-semantic model."""
+"""Data, students, optimisers, message passing and the store of the positional-semantic
+model.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,20 @@ from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.call.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, solve
-from theory.positional_semantic.model import definitions
 from theory.positional_semantic.fixed_point import transverse
+from theory.positional_semantic.model import definitions
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
 
 def test_data():
-    """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of
-    the tokens.
+    """Norms, overlaps, target rows that sum to one, the teacher's blindness to p,
+    correlation of the tokens.
     """
     teacher, data = positional_semantic_student.sample(TINY, 0)
-    assert np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
+    assert (
+        np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
+    )
     assert data.tokens.shape == (60, 2, 40) and torch.allclose(
         data.target.sum(2), torch.ones(60, 2).double()
     )
@@ -50,13 +54,15 @@ def test_data():
         TINY.replace(correlation=0.5), 4000, np.random.default_rng(0)
     )
     measured = (both[:, 0] * both[:, 1]).mean() / 0.25
-    assert measured == pytest.approx(0.5, abs=4 / np.sqrt(4000 * 40))  # four standard errors
+    assert measured == pytest.approx(
+        0.5, abs=4 / np.sqrt(4000 * 40)
+    )  # four standard errors
     assert both.std() == pytest.approx(0.5, rel=4 / np.sqrt(2 * 4000 * 80))
 
 
 def test_covariances_are_diagonal_in_one_basis():
-    """Assumption 4.1: tokens of variance sigma^2 in every direction and independent of each other,
-    the encoding's projections +-1, a teacher of normal entries.
+    """Assumption 4.1: tokens of variance sigma^2 in every direction and independent of
+    each other, the encoding's projections +-1, a teacher of normal entries.
     """
     n, d = 4000, 20
     x = positional_semantic_student.draw_sentences(
@@ -64,27 +70,37 @@ def test_covariances_are_diagonal_in_one_basis():
     ).reshape(n, 2 * d)
     covariance = x.T.astype(float) @ x / n
     error = 0.25 * np.sqrt((1 + np.eye(2 * d)) / n)
-    assert (np.abs(covariance - 0.25 * np.eye(2 * d)) < 4.5 * error).all()  # 820 entries
-    assert np.sqrt(d) * positional_semantic_student.positional_encoding(d) == pytest.approx(
-        np.repeat([[1.0], [-1.0]], d, 1), rel=1e-15
-    )
+    assert (
+        np.abs(covariance - 0.25 * np.eye(2 * d)) < 4.5 * error
+    ).all()  # 820 entries
+    assert np.sqrt(d) * positional_semantic_student.positional_encoding(
+        d
+    ) == pytest.approx(np.repeat([[1.0], [-1.0]], d, 1), rel=1e-15)
     teacher = positional_semantic_student.draw_teacher(
         TINY.replace(d=20_000), np.random.default_rng(1)
     )
     moments = [np.mean(teacher**k) for k in (1, 2, 3, 4)]
-    scatter = np.sqrt(np.array([1, 2, 15, 96]) / 20_000)  # of sample moments of a normal
+    scatter = np.sqrt(
+        np.array([1, 2, 15, 96]) / 20_000
+    )  # of sample moments of a normal
     assert (np.abs(np.subtract(moments, [0, 1, 0, 3])) < 4 * scatter).all()
 
 
 def test_starts():
-    """Semantic at the teacher, positional of norm one along p, and K, W where they are trained."""
+    """Semantic at the teacher, positional of norm one along p, and K, W where they are
+    trained.
+    """
     teacher, _ = positional_semantic_student.sample(TINY, 0)
     rng = np.random.default_rng(0)
     assert initial_weights(TINY, teacher, rng)["Q"][:, 0] == pytest.approx(teacher)
     small = initial_weights(TINY.replace(start="positional"), teacher, rng)["Q"]
-    assert np.linalg.norm(small) == pytest.approx(1) and small.sum() == pytest.approx(40**0.5)
+    assert np.linalg.norm(small) == pytest.approx(1) and small.sum() == pytest.approx(
+        40**0.5
+    )
     assert set(initial_weights(TINY.replace(tied=False), teacher, rng)) == {"Q", "K"}
-    assert initial_weights(TINY.replace(value=True), teacher, rng)["W"] == pytest.approx(np.eye(40))
+    assert initial_weights(TINY.replace(value=True), teacher, rng)[
+        "W"
+    ] == pytest.approx(np.eye(40))
     two = initial_weights(TINY.replace(rank=2), teacher, rng)["Q"]
     assert two.shape == (40, 2) and not np.allclose(two[:, 0], two[:, 1])
 
@@ -140,13 +156,15 @@ def test_descent_is_gradient_descent(changes):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_risk_is_a_sum_over_sentences_with_a_ridge(tied):
-    """(3) written out: |y - f|^2/(2d) of every sentence, added up, and lambda/2 times all squared
-    weights; by the module and by the batched engine.
+    """(3) written out: |y - f|^2/(2d) of every sentence, added up, and lambda/2 times
+    all squared weights; by the module and by the batched engine.
     """
     p = TINY.replace(lam=0.3, tied=tied, start="random")
     teacher, data = positional_semantic_student.sample(p, 2)
     rng = np.random.default_rng(5)
-    weights = {k: rng.normal(size=w.shape) for k, w in initial_weights(p, teacher, rng).items()}
+    weights = {
+        k: rng.normal(size=w.shape) for k, w in initial_weights(p, teacher, rng).items()
+    }
     total = p.lam / 2 * sum((w**2).sum() for w in weights.values())
     for s, y in zip(data.tokens.numpy(), data.y.numpy(), strict=True):
         scores = s @ weights["Q"] @ (weights["Q" if tied else "K"].T @ s.T) / p.d
@@ -154,13 +172,19 @@ def test_risk_is_a_sum_over_sentences_with_a_ridge(tied):
         total += ((y - attention @ s) ** 2).sum() / (2 * p.d)
     tensors = {k: torch.as_tensor(w) for k, w in weights.items()}
     alone = Student(tensors).objective(data.tokens, data.y, p.lam).item()
-    batch = Problem([data], p.lam).objective({k: w[None] for k, w in tensors.items()}).item()
-    assert alone == pytest.approx(total, rel=1e-12) and batch == pytest.approx(total, rel=1e-12)
+    batch = (
+        Problem([data], p.lam)
+        .objective({k: w[None] for k, w in tensors.items()})
+        .item()
+    )
+    assert alone == pytest.approx(total, rel=1e-12) and batch == pytest.approx(
+        total, rel=1e-12
+    )
 
 
 def test_risk_of_heads_and_of_labels():
-    """Written out: mean of two softmax matrices; labels T x V*/sqrt(d) with V* orthogonal to p, to
-    Q* and to each other, of norm sqrt(d), and |y - f|^2/2.
+    """Written out: mean of two softmax matrices; labels T x V*/sqrt(d) with V*
+    orthogonal to p, to Q* and to each other, of norm sqrt(d), and |y - f|^2/2.
     """
     p = TINY.replace(rank=2, heads=True, value_rank=2, start="mixed", lam=0.3)
     teacher, data = positional_semantic_student.sample(p, 2)
@@ -179,16 +203,20 @@ def test_risk_of_heads_and_of_labels():
         y = T @ (s - shift) @ values / np.sqrt(p.d)
         total += ((y - attention @ s @ V / np.sqrt(p.d)) ** 2).sum() / 2
     tensors = {"Q": torch.as_tensor(Q), "V": torch.as_tensor(V)}
-    alone = Student(tensors, heads=True).objective(data.tokens, data.labels, p.lam).item()
-    batch = Problem([data], p.lam, True).objective({k: w[None] for k, w in tensors.items()})
+    alone = (
+        Student(tensors, heads=True).objective(data.tokens, data.labels, p.lam).item()
+    )
+    batch = Problem([data], p.lam, True).objective(
+        {k: w[None] for k, w in tensors.items()}
+    )
     assert alone == pytest.approx(total, rel=1e-12) and batch.item() == pytest.approx(
         total, rel=1e-12
     )
 
 
 def test_sentences_have_the_loss_of_their_fields():
-    """(39)-(41): the loss of a sentence with its own tokens tends to the equation for its fields,
-    as d^(-1/2).
+    """(39)-(41): the loss of a sentence with its own tokens tends to the equation for
+    its fields, as d^(-1/2).
     """
     form, gaps = definitions.equations()["sentence_loss"], []
     for d in (400, 6400):
@@ -200,24 +228,37 @@ def test_sentences_have_the_loss_of_their_fields():
         f = weight / weight.sum(2, keepdims=True) @ s
         own = ((y - f) ** 2).sum((1, 2)) / (2 * d)
         Y = data.target.numpy()
-        fields = {"z_1": z[:, 0], "z_2": z[:, 1], "Y_12": Y[:, 0, 1], "Y_21": Y[:, 1, 0]}
+        fields = {
+            "z_1": z[:, 0],
+            "z_2": z[:, 1],
+            "Y_12": Y[:, 0, 1],
+            "Y_21": Y[:, 1, 0],
+        }
         limit = form.evaluate(fields | {"sigma": p.sigma})
         gaps.append(np.sqrt(((own - limit) ** 2).mean() / (limit**2).mean()))
-    # 400 sentences know their scatter to a tenth; the next order adds 1/sqrt(d) to the first.
+    # 400 sentences know their scatter to a tenth; the next order adds 1/sqrt(d) to the
+    # first.
     assert gaps[0] / gaps[1] == pytest.approx(4, rel=0.2) and gaps[1] < 0.03
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):
-    """Another selection of the minimiser or another quadrature finds the same stored run."""
+    """Another selection of the minimiser or another quadrature finds the same stored
+    run.
+    """
     train(TINY, seeds=[0], store=tmp_path, device="cpu", progress=False)
     train(
-        TINY.replace(prox="local", order=8), seeds=[0], store=tmp_path, device="cpu", progress=False
+        TINY.replace(prox="local", order=8),
+        seeds=[0],
+        store=tmp_path,
+        device="cpu",
+        progress=False,
     )
     assert len(list(tmp_path.glob("*/seed-*.nc"))) == 1
 
 
 def test_minimum_is_a_minimum(tmp_path):
-    """After the polish the gradient vanishes, and the semantic minimum is near theory at d =
+    """After the polish the gradient vanishes, and the semantic minimum is near theory
+    at d =
     100.
     """
     found = train(
@@ -238,14 +279,18 @@ def test_minimum_is_a_minimum(tmp_path):
 
 
 def test_linear_layer():
-    """Normal equations and the paper's Adam agree; the population's weights within sampling error,
-    its error at d = 400 over eight seeds.
+    """Normal equations and the paper's Adam agree; the population's weights within
+    sampling error, its error at d = 400 over eight seeds.
     """
     p = Parameters(d=100, alpha=40.0, n_test=10)
     exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
-    with pytest.raises(ParameterError, match="value_rank = 1: must be 0 for the linear layer"):
+    with pytest.raises(
+        ParameterError, match="value_rank = 1: must be 0 for the linear layer"
+    ):
         fit_linear(p.replace(value_rank=1), 0)
-    with pytest.raises(ParameterError, match="method = 'sgd': must be one of exact, adam"):
+    with pytest.raises(
+        ParameterError, match="method = 'sgd': must be one of exact, adam"
+    ):
         fit_linear(p, 0, "sgd")
     assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
     assert exact["W_12"] == pytest.approx(theory["W_12"], abs=0.005)
@@ -279,18 +324,22 @@ def test_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("omega", "stable"), [pytest.param(0.3, True, marks=pytest.mark.slow), (0.7, False)]
 )
-def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, tmp_path):
-    """Growth of m per step above one: every student from the semantic start ends on the positional
-    branch.
+def test_students_leave_the_semantic_branch_where_it_is_unstable(
+    omega, stable, tmp_path
+):
+    """Growth of m per step above one: every student from the semantic start ends on the
+    positional branch.
     """
-    p = Parameters(omega=omega, alpha=2.0, d=150, steps=200, n_test=10, prox="local", order=8)
+    p = Parameters(
+        omega=omega, alpha=2.0, d=150, steps=200, n_test=10, prox="local", order=8
+    )
     point = solve(p, "semantic")
     assert point.exists and (transverse(point) < 1) == stable
     students = train(p, seeds=range(4), store=tmp_path, progress=False)
     own, other = ("theta", "m") if stable else ("m", "theta")
     expected = solve(p, "semantic" if stable else "positional").summary()[own]
-    # Single students at d = 150 scatter by 10 % (verify.thresholds: d^(-1/2)); a branch left behind
-    # is at a fifth or less.
+    # Single students at d = 150 scatter by 10 % (verify.thresholds: d^(-1/2)); a branch
+    # left behind is at a fifth or less.
     assert (abs(students[own] / expected - 1) < 0.4).all() and (
         students[other] < 0.2 * students[own]
     ).all()
@@ -299,7 +348,9 @@ def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, 
 @pytest.mark.parametrize("changes", [dict(), dict(optimizer="adam", polish=False)])
 @pytest.mark.parametrize("seeds", [[3], [3, 4]])
 def test_students_go_on_from_their_state(changes, seeds):
-    """Alone or in a stack: weights, the kept last steps and what Adam remembers, bit for bit."""
+    """Alone or in a stack: weights, the kept last steps and what Adam remembers, bit
+    for bit.
+    """
     p = Parameters(d=20, alpha=2.0, steps=8, n_test=50, **changes)
 
     def made():
@@ -317,12 +368,14 @@ def test_students_go_on_from_their_state(changes, seeds):
 
 @pytest.mark.parametrize(("omega", "alpha"), [(0.1, 0.5), (0.3, 1.0)])
 def test_linear_layer_wins_over_students_in_the_positional_regime(omega, alpha):
-    """Sec. 5.1: below alpha_c (0.70 and 1.24) the positional minimum errs more than the linear
-    layer on the same sentences, for every seed.
+    """Sec. 5.1: below alpha_c (0.70 and 1.24) the positional minimum errs more than the
+    linear layer on the same sentences, for every seed.
     """
     p = TINY.replace(d=60, omega=omega, alpha=None, start="positional", n_test=400)
     found = train(p, range(4), alpha=[alpha], store=None, **ALONE)
-    linear = [fit_linear(p.replace(alpha=alpha), seed)["half_test"] for seed in range(4)]
+    linear = [
+        fit_linear(p.replace(alpha=alpha), seed)["half_test"] for seed in range(4)
+    ]
     assert float(found.gradient.max()) < 1e-5 and float(found.m.min()) > 0.05
     assert (found.test_mse_half.values.ravel() > 1.1 * np.array(linear)).all()
 

@@ -1,5 +1,5 @@
-"""Students of factual recall: task, hand-written gradients, exact resumption, and the flow they
-follow.
+"""Students of factual recall: task, hand-written gradients, exact resumption, and the
+flow they follow.
 """
 
 from __future__ import annotations
@@ -9,11 +9,21 @@ import pytest
 import sympy as sp
 import torch
 
-from simulate.store import runs
 from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
-from simulate.associative_memory.factual_recall import Learner, LinearAttention, Parameters
-from theory.associative_memory.factual_recall import PARTS, dynamics, equations, flow, time_of_share
+from simulate.associative_memory.factual_recall import (
+    Learner,
+    LinearAttention,
+    Parameters,
+)
+from simulate.store import runs
+from theory.associative_memory.factual_recall import (
+    PARTS,
+    dynamics,
+    equations,
+    flow,
+    time_of_share,
+)
 from theory.associative_memory.symbols import T
 from theory.call.parameters import ParameterError
 from verify.compare.emergence import first_crossing
@@ -40,17 +50,25 @@ def test_logits_are_the_equations():
     found = student(torch.tensor(tokens)).detach().numpy()
     form = equations()["recall_logit"].rhs.subs(T, p.T).doit()
     for (row, answer), logit in np.ndenumerate(found):
-        spelled = form.subs({dynamics.token[n + 1]: int(x) for n, x in enumerate(tokens[row])})
+        spelled = form.subs(
+            {dynamics.token[n + 1]: int(x) for n, x in enumerate(tokens[row])}
+        )
         spelled = spelled.subs(dynamics.a, answer)
-        values = {x: w[int(x.indices[0])] for x in spelled.atoms(sp.Indexed) if len(x.indices) == 1}
+        values = {
+            x: w[int(x.indices[0])]
+            for x in spelled.atoms(sp.Indexed)
+            if len(x.indices) == 1
+        }
         for x in spelled.atoms(sp.Indexed) - values.keys():
             values[x] = V[tuple(map(int, x.indices))]
-        assert float(spelled.subs(values)) == pytest.approx(logit, rel=1e-12)  # five terms
+        assert float(spelled.subs(values)) == pytest.approx(
+            logit, rel=1e-12
+        )  # five terms
 
 
 def test_sequences_and_counts_agree_in_law():
-    """Every sequence holds one subject, one relation, T - 3 noise tokens and the end token; counts
-    have the same law.
+    """Every sequence holds one subject, one relation, T - 3 noise tokens and the end
+    token; counts have the same law.
     """
     p = Parameters(S=8, R=2, D=4, noise_tokens=6, T=8)
     rng = np.random.default_rng(3)
@@ -63,8 +81,13 @@ def test_sequences_and_counts_agree_in_law():
             counts[:, p.S : p.S + p.R].sum(1) == 1
         ).all()
         assert (counts.sum(1) == p.T).all() and (counts[:, -1] == 1).all()
-    subject, relation = counted[:, : p.S].argmax(1), counted[:, p.S : p.S + p.R].argmax(1)
-    assert (table[subject, relation] == answer).all() and (tokens[:, -1] == p.vocabulary - 1).all()
+    subject, relation = (
+        counted[:, : p.S].argmax(1),
+        counted[:, p.S : p.S + p.R].argmax(1),
+    )
+    assert (table[subject, relation] == answer).all() and (
+        tokens[:, -1] == p.vocabulary - 1
+    ).all()
     gap = counted.mean(0) - drawn.mean(0)
     error = np.sqrt((counted.var(0) + drawn.var(0)) / 4000) + 1e-12
     assert (np.abs(gap / error) < 4).all()  # 4 standard errors, 17 tokens
@@ -75,8 +98,12 @@ def test_sequences_and_counts_agree_in_law():
 
 
 def test_students_follow_full_batch_descent(tmp_path):
-    """Crossing times of both parts within 1% of the Euler map, and of the flow up to its lag."""
-    found = factual_recall.train(SMALL, seeds=2, store=tmp_path, workers=1, progress=False)
+    """Crossing times of both parts within 1% of the Euler map, and of the flow up to
+    its lag.
+    """
+    found = factual_recall.train(
+        SMALL, seeds=2, store=tmp_path, workers=1, progress=False
+    )
     euler = flow().descend(SMALL, SMALL.eta, SMALL.steps).isel(t=found.step.values)
     for part in PARTS:
         times = [
@@ -93,15 +120,20 @@ def test_students_follow_full_batch_descent(tmp_path):
 
 @pytest.mark.parametrize("draw", [1, 4, 8])
 def test_uneven_facts_have_their_plateau_at_the_conditional_entropy(draw):
-    """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a
-    given r, below ln D, and what is predicted is p(a|r), whatever the subject.
+    """Answers drawn at random: on the plateau the subject part of the loss is the
+    entropy of a given r, below ln D, and what is predicted is p(a|r), whatever the
+    subject.
     """
     p = SMALL.replace(S=16)
-    table = np.arange(p.R) * p.D + np.random.default_rng(draw).integers(p.D, size=(p.S, p.R))
+    table = np.arange(p.R) * p.D + np.random.default_rng(draw).integers(
+        p.D, size=(p.S, p.R)
+    )
     learner = Learner(p, 0, table=table)
     for number in range(500):
         learner.step(number)
-    shares = [np.bincount(table[:, r] - r * p.D, minlength=p.D) / p.S for r in range(p.R)]
+    shares = [
+        np.bincount(table[:, r] - r * p.D, minlength=p.D) / p.S for r in range(p.R)
+    ]
     entropy = np.mean([-(q[q > 0] * np.log(q[q > 0])).sum() for q in shares])
     found = learner.measure()
     assert found["loss_relation"] < 0.01 and entropy < np.log(p.D) - 0.05
@@ -116,7 +148,9 @@ def test_uneven_facts_have_their_plateau_at_the_conditional_entropy(draw):
     fact[np.arange(p.S), :, np.arange(p.S)] = 1
     fact[:, np.arange(p.R), p.S + np.arange(p.R)] = 1
     fact[..., p.S + p.R : -1], fact[..., -1] = (p.T - 3) / p.noise_tokens, 1
-    predicted = torch.softmax((torch.tensor(fact) * student.w) @ student.V, 2).detach().numpy()
+    predicted = (
+        torch.softmax((torch.tensor(fact) * student.w) @ student.V, 2).detach().numpy()
+    )
     by_relation = np.zeros((p.R, p.answers))
     for r, share in enumerate(shares):
         by_relation[r, r * p.D : (r + 1) * p.D] = share

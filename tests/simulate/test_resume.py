@@ -1,5 +1,5 @@
-"""Interrupted, killed and damaged runs: the next one ends as the uninterrupted one would, bit for
-bit.
+"""Interrupted, killed and damaged runs: the next one ends as the uninterrupted one
+would, bit for bit.
 """
 
 import dataclasses
@@ -13,27 +13,31 @@ import pytest
 import torch
 from tiny import bits
 
-from simulate.training import pool, stack, plan
-from simulate.store import runs, storage
-from simulate.training.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
+from simulate.store import runs, storage
+from simulate.training import plan, pool, stack
+from simulate.training.learner import Unstacked
 from theory.call.parameters import BaseParameters, ParameterError, Stepped, parameter
 
 ALONE = dict(progress=False, workers=1)
 OPTIONS = {
     "sgd": dict(),
-    "learned": dict(fix_embedding=False, d_model=3, batch_size=20, optimizer="adam", eta=0.02),
+    "learned": dict(
+        fix_embedding=False, d_model=3, batch_size=20, optimizer="adam", eta=0.02
+    ),
 }
 
 
 def place(p: Parameters, store: Path, seed: int = 0) -> Path:
-    return storage.place(store, storage.configuration("state_tracking", p, dtype="float32"), seed)
+    return storage.place(
+        store, storage.configuration("state_tracking", p, dtype="float32"), seed
+    )
 
 
 def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:
-    """Make the run stop when it comes to an epoch: an interrupt between two steps, any other error
-    within one.
+    """Make the run stop when it comes to an epoch: an interrupt between two steps, any
+    other error within one.
     """
     step = Learner.step
 
@@ -61,8 +65,8 @@ def trained_epochs(monkeypatch) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _ctrl_c_interrupts():
-    """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must
-    interrupt.
+    """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it
+    must interrupt.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -86,8 +90,12 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
     assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
 
 
-@pytest.mark.parametrize("name", ["learned", pytest.param("sgd", marks=pytest.mark.slow)])
-def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    "name", ["learned", pytest.param("sgd", marks=pytest.mark.slow)]
+)
+def test_a_run_that_dies_goes_on_from_its_last_checkpoint(
+    tiny, tmp_path, monkeypatch, name
+):
     p = tiny.replace(eval_every=10, **OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)
     monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", -1.0)
@@ -177,7 +185,10 @@ class Own:
     def __init__(self, p, seed, device, dtype):
         draw = np.random.default_rng(seed).normal
         self.w, self.rows = torch.tensor(draw(size=4)), torch.tensor(draw(size=(20, 4)))
-        self.rng, self.noise = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+        self.rng, self.noise = (
+            np.random.default_rng(seed),
+            torch.Generator().manual_seed(seed),
+        )
         self.order, self.late, self.mean = self.rng.permutation(20), 0 * self.w, self.w
 
     def descend(self, rows, rate=0.1):
@@ -221,17 +232,28 @@ def averaged(self, number):
     self.mean = 0.9 * self.mean + 0.1 * self.w
 
 
-HIDDEN = {  # what is not in state(), and the step before which it is told; None: when it is kept
+# what is not in state(), and the step before which it is told; None: when it is kept
+HIDDEN = {
     "order of rows": ({"step": shuffled}, None),
     "NumPy's generator": ({"step": noisy(lambda own: own.rng.normal())}, None),
-    "torch's generator": ({"step": noisy(lambda own: torch.rand(4, generator=own.noise))}, None),
+    "torch's generator": (
+        {"step": noisy(lambda own: torch.rand(4, generator=own.noise))},
+        None,
+    ),
     "momentum that begins late": ({"step": inert}, None),
     "average that is measured": (
-        {"step": averaged, "measure": lambda own: {"loss": float(own.mean.square().sum())}},
+        {
+            "step": averaged,
+            "measure": lambda own: {"loss": float(own.mean.square().sum())},
+        },
         1,
     ),
     "random numbers of measurements": (
-        {"measure": lambda own: {"loss": float(own.w.square().sum() + own.rng.normal() ** 2)}},
+        {
+            "measure": lambda own: {
+                "loss": float(own.w.square().sum() + own.rng.normal() ** 2)
+            }
+        },
         1,
     ),
 }
@@ -239,14 +261,22 @@ HIDDEN = {  # what is not in state(), and the step before which it is told; None
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_a_stranger_hides_makes_no_other_run(name, tmp_path, recwarn):
-    """Refused, or no checkpoint is kept and the run begins anew; it went on as another one."""
+    """Refused, or no checkpoint is kept and the run begins anew; it went on as another
+    one.
+    """
     methods, told = HIDDEN[name]
     kind = type("Hiding", (Own,), methods)
     system = plan.System(
-        "hiding", Flow, functools.partial(Unstacked, kind), {"loss": ""}, lambda p, itemsize: 1e4
+        "hiding",
+        Flow,
+        functools.partial(Unstacked, kind),
+        {"loss": ""},
+        lambda p, itemsize: 1e4,
     )
     if told:
-        with pytest.raises(ParameterError, match=r"step\(1\) made twice from the same state"):
+        with pytest.raises(
+            ParameterError, match=r"step\(1\) made twice from the same state"
+        ):
             system.train(Flow(), store=tmp_path, **ALONE)
         return
     whole = system.train(Flow(), store=tmp_path / "whole", **ALONE)
@@ -258,7 +288,11 @@ def test_what_a_stranger_hides_makes_no_other_run(name, tmp_path, recwarn):
 
 def test_what_is_not_hidden_goes_on(tmp_path):
     system = plan.System(
-        "open", Flow, functools.partial(Unstacked, Own), {"loss": ""}, lambda p, itemsize: 1e4
+        "open",
+        Flow,
+        functools.partial(Unstacked, Own),
+        {"loss": ""},
+        lambda p, itemsize: 1e4,
     )
     whole = system.train(Flow(), store=tmp_path / "whole", **ALONE)
     with pool.stopping(lambda done: done == 13), pytest.raises(KeyboardInterrupt):

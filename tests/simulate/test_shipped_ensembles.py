@@ -9,7 +9,11 @@ from theory import state_tracking as st
 from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble, trajectories
 
-NAMES = ("demo", "table_1", "table_2")  # with entries of attention and accuracies of steps
+NAMES = (
+    "demo",
+    "table_1",
+    "table_2",
+)  # with entries of attention and accuracies of steps
 ALL = (*NAMES, "table_1_100")
 
 
@@ -26,15 +30,19 @@ def whole(request):
 
 
 def test_logit_variances_grow_as_attention_locks(shipped):
-    """Caption of Fig. 3: in every seed the variances rise, several-fold; at A = 1 the formula gives
-    that of one entry of M.
+    """Caption of Fig. 3: in every seed the variances rise, several-fold; at A = 1 the
+    formula gives that of one entry of M.
     """
     p, runs = shipped
     for kind in ("correct", "other"):
-        rise = runs[f"variance_{kind}"].max("alpha") / runs[f"variance_{kind}"].isel(alpha=0)
+        rise = runs[f"variance_{kind}"].max("alpha") / runs[f"variance_{kind}"].isel(
+            alpha=0
+        )
         # Demo, Table 1, Table 2: both kinds of logits are within 4% of these.
         mean = {32: 4.9, 128: 7.2, 8: 6.2}[p.d_h]
-        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(mean, rel=0.05)
+        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(
+            mean, rel=0.05
+        )
     form = st.equations()["logit_variance"]
     entry = float(form.evaluate(p.values() | {"participation": 1.0}))
     assert entry == pytest.approx(p.initial_variance, rel=1e-14)  # rounding
@@ -43,8 +51,8 @@ def test_logit_variances_grow_as_attention_locks(shipped):
 
 
 def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(whole):
-    """Fig. 5: spread over mean, in every seed: below 0.3 on the diagonal at all times, and three
-    times that (4.4 at worst) off it once A > 0.4.
+    """Fig. 5: spread over mean, in every seed: below 0.3 on the diagonal at all times,
+    and three times that (4.4 at worst) off it once A > 0.4.
     """
     p, runs = whole
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
@@ -56,14 +64,22 @@ def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(whole):
     assert (off[learned] > 3 * on[learned]).all()
 
 
-# What S adds after A = 0.95, over what it rose until then: mean over seeds, standard error.
-LATER = {"demo": (-0.24, 0.03), "table_1": (0.01, 0.06), "table_1_100": (-0.08, 0.009), "table_2": (-0.11, 0.08)}  # fmt: skip
+# What S adds after A = 0.95, over what it rose until then: mean over seeds, standard
+# error.
+# fmt: skip
+LATER = {
+    "demo": (-0.24, 0.03),
+    "table_1": (0.01, 0.06),
+    "table_1_100": (-0.08, 0.009),
+    "table_2": (-0.11, 0.08),
+}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_off_target_overlap_saturates(name):
-    """Sec. 4.3: S of the flow (15) stays once attention is nearly perfect, from every seed's own
-    start; students' S falls by 8% of its rise at Table 1, by a quarter at the demo's setting.
+    """Sec. 4.3: S of the flow (15) stays once attention is nearly perfect, from every
+    seed's own start; students' S falls by 8% of its rise at Table 1, by a quarter at
+    the demo's setting.
     """
     p, runs = ensemble.shipped(name)
 
@@ -77,19 +93,22 @@ def test_off_target_overlap_saturates(name):
     assert (rise > 0).all() and (later > 0).all() and (later < 0.01 * rise).all()
     rise, later = stages(runs)
     assert (rise > 0).all()
-    found = [x / rise.mean() for x in (later.mean(), later.std(ddof=1) / len(later) ** 0.5)]
+    found = [
+        x / rise.mean() for x in (later.mean(), later.std(ddof=1) / len(later) ** 0.5)
+    ]
     assert found == pytest.approx(LATER[name], abs=0.005)  # to the digits given
 
 
 def test_recovery_matters_less_and_less(whole):
-    """Sec. 5: the part of right final states that owes itself to recovery falls from all of them to
-    none.
+    """Sec. 5: the part of right final states that owes itself to recovery falls from
+    all of them to none.
     """
     p, runs = whole
     chain = runs.step_accuracy.prod("step")
     through_errors = (1 - chain / runs.rollout_accuracy).mean("seed").values
     assert through_errors[0] > 0.999 and abs(through_errors[-1]) < 1e-3
-    # Test sequences carry 1/sqrt(4096) of noise at rollout 1/N, a few percent of the share.
+    # Test sequences carry 1/sqrt(4096) of noise at rollout 1/N, a few percent of the
+    # share.
     assert np.diff(through_errors).max() < 0.05
     # Recovery itself, by (86): from 1/N to 0, decreasing.
     accuracy = np.linspace(1 / p.N, 1, 50)
@@ -105,26 +124,38 @@ def test_rollouts_lag_behind_steps_in_every_seed(shipped):
     """App. I: rho_L grows slower than the accuracy of a step."""
     _, runs = shipped
     step, rollout = (
-        first_crossing(runs[name], 0.5).values for name in ("accuracy", "rollout_accuracy")
+        first_crossing(runs[name], 0.5).values
+        for name in ("accuracy", "rollout_accuracy")
     )
-    assert (rollout > step + 0.1).all()  # the grid of times is 0.2 apart, and interpolated
+    assert (
+        rollout > step + 0.1
+    ).all()  # the grid of times is 0.2 apart, and interpolated
     # Sec. 5: and rises from a quarter to three quarters in about half the time or less.
     rise = [
-        first_crossing(runs[name], 0.75).values - first_crossing(runs[name], 0.25).values
+        first_crossing(runs[name], 0.75).values
+        - first_crossing(runs[name], 0.25).values
         for name in ("rollout_accuracy", "accuracy")
     ]
     assert (rise[0] < 0.6 * rise[1]).all()
     gap = (runs.rollout_accuracy - runs.accuracy).values
-    assert gap.max() < 4 * 0.5 / np.sqrt(ensemble.TESTED)  # sampling noise of the rollouts
+    assert gap.max() < 4 * 0.5 / np.sqrt(
+        ensemble.TESTED
+    )  # sampling noise of the rollouts
 
 
 def test_rollouts_wait_at_chance(shipped):
-    """Sec. 5: in every seed they are right once in N until six tenths of the time of one half, and
-    pass from 1/10 to 9/10 in less than four tenths of it.
+    """Sec. 5: in every seed they are right once in N until six tenths of the time of
+    one half, and pass from 1/10 to 9/10 in less than four tenths of it.
     """
     p, runs = shipped
-    (found,), half = curves(runs, "rollout_accuracy"), first_crossing(runs.rollout_accuracy, 0.5)
-    early = [row[runs.alpha.values < 0.6 * t] for row, t in zip(found, half.values, strict=True)]
+    (found,), half = (
+        curves(runs, "rollout_accuracy"),
+        first_crossing(runs.rollout_accuracy, 0.5),
+    )
+    early = [
+        row[runs.alpha.values < 0.6 * t]
+        for row, t in zip(found, half.values, strict=True)
+    ]
     chance = 1 / p.N
     error = (chance * (1 - chance) / ensemble.TESTED) ** 0.5  # 5 to 9% of chance
     assert all(np.abs(row - chance).max() < 5 * error for row in early)
@@ -134,8 +165,8 @@ def test_rollouts_wait_at_chance(shipped):
 
 
 def test_greedy_students_do_become_perfect(shipped):
-    """App. I says that they cannot: all predictions on all test sequences are right, though the
-    loss is not zero.
+    """App. I says that they cannot: all predictions on all test sequences are right,
+    though the loss is not zero.
     """
     p, runs = shipped
     assert (runs.accuracy.isel(alpha=-1) == 1).all() and (
@@ -154,8 +185,8 @@ def curves(runs, *names):
 
 
 def test_mean_logits_move_apart(shipped):
-    """Sec. 4.2: in every seed the mean correct logit grows at every evaluation, and the others
-    decrease.
+    """Sec. 4.2: in every seed the mean correct logit grows at every evaluation, and the
+    others decrease.
     """
     _, runs = shipped
     correct, other = curves(runs, "logit_correct", "logit_other")
@@ -164,12 +195,16 @@ def test_mean_logits_move_apart(shipped):
 
 
 def test_mean_field_loss_lies_a_little_below(shipped):
-    """Sec. 4.2: (10)-(12) from every seed's own measured A, R, S and zeta: at most 4% of ln N below
-    its loss on average, where logits vary most, 5% in a seed, a tenth of the loss at that time.
+    """Sec. 4.2: (10)-(12) from every seed's own measured A, R, S and zeta: at most 4%
+    of ln N below its loss on average, where logits vary most, 5% in a seed, a tenth of
+    the loss at that time.
     """
     p, runs = shipped
     A, R, S, zeta, loss = curves(runs, "A", "R", "S", "zeta", "loss")
-    eq, at = st.equations(), {"N": p.N, "d_g": p.d_g, "A": A, "R": R, "S": S, "zeta": zeta}
+    eq, at = (
+        st.equations(),
+        {"N": p.N, "d_g": p.d_g, "A": A, "R": R, "S": S, "zeta": zeta},
+    )
     at["z_k"] = eq["logit_correct"].evaluate(at)
     at["z_kbar"] = eq["logit_other"].evaluate(at)
     below = loss - eq["loss"].evaluate(at)
@@ -179,7 +214,9 @@ def test_mean_field_loss_lies_a_little_below(shipped):
 
 
 def test_logits_are_nearly_normal_at_first_and_uniform_later(shipped):
-    """Sec. 5, App. I: excess kurtosis (normal 0, uniform -1.2) until alpha = 1, once A > 0.95."""
+    """Sec. 5, App. I: excess kurtosis (normal 0, uniform -1.2) until alpha = 1, once A
+    > 0.95.
+    """
     _, runs = shipped
     A, correct, other = curves(runs, "A", "kurtosis_correct", "kurtosis_other")
     early = runs.alpha.values <= 1
@@ -187,13 +224,16 @@ def test_logits_are_nearly_normal_at_first_and_uniform_later(shipped):
         assert -0.4 < found[:, early].min() and found[:, early].max() < -0.05
     seeds, locked = np.arange(len(A)), (A > 0.95).argmax(1)
     for found in (correct, other):
-        assert (-1.3 < found[seeds, locked]).all() and (found[seeds, locked] < -0.9).all()
+        assert (-1.3 < found[seeds, locked]).all() and (
+            found[seeds, locked] < -0.9
+        ).all()
         assert found[seeds, locked].mean() == pytest.approx(-1.15, abs=0.1)
 
 
 def test_attention_waits_and_rises(shipped):
-    """Sec. 4.3: in every seed, until alpha = 1 attention makes less than 20% of its way (16% at
-    worst), on average less than 7%; from 1/4 to 9/10 it is faster by four and more; it saturates.
+    """Sec. 4.3: in every seed, until alpha = 1 attention makes less than 20% of its way
+    (16% at worst), on average less than 7%; from 1/4 to 9/10 it is faster by four and
+    more; it saturates.
     """
     _, runs = shipped
     (A,) = curves(runs, "A")
@@ -207,15 +247,19 @@ def test_attention_waits_and_rises(shipped):
 
 @pytest.mark.parametrize("name", [*ALL, "rope_linear"])
 def test_logic_learns_a_mixture_before_attention_lets_it_align(name):
-    """Sec. 4.3, App. G: R outgrows S from the start; until A doubles R makes less than 15% of its
-    way, S nearly half or more, and the other actions together weigh more than the right one; past
-    A = 1/2 R is faster by three (3.5 at worst) and more.
+    """Sec. 4.3, App. G: R outgrows S from the start; until A doubles R makes less than
+    15% of its way, S nearly half or more, and the other actions together weigh more
+    than the right one; past A = 1/2 R is faster by three (3.5 at worst) and more.
     """
     p, runs = ensemble.shipped(name)
     A, R, S = curves(runs, "A", "R", "S")
     R, S, alpha = R - R[:, :1], S - S[:, :1], runs.alpha.values
     assert (R[:, 1:] > S[:, 1:]).all()
-    seeds, doubled, half = np.arange(len(A)), (A > 2 / p.L).argmax(1), (A > 0.5).argmax(1)
+    seeds, doubled, half = (
+        np.arange(len(A)),
+        (A > 2 / p.L).argmax(1),
+        (A > 0.5).argmax(1),
+    )
     assert (doubled > 0).all()
     first, mixed = R[seeds, doubled], S[seeds, doubled]
     assert (first < 0.15 * R[:, -1]).all() and (mixed > 0.45 * S.max(1)).all()
@@ -226,8 +270,15 @@ def test_logic_learns_a_mixture_before_attention_lets_it_align(name):
     assert (later > 3 * first / alpha[doubled]).all()
 
 
-# At alpha near 1/2 and 1: mean over seeds of what R and S gained, over (78) from each seed's A_0.
-GAINED = {"demo": (1.0, 1.0), "table_1": (1.05, 1.14), "table_1_100": (1.02, 1.07), "table_2": (1.0, 1.01)}  # fmt: skip
+# At alpha near 1/2 and 1: mean over seeds of what R and S gained, over (78) from each
+# seed's A_0.
+# fmt: skip
+GAINED = {
+    "demo": (1.0, 1.0),
+    "table_1": (1.05, 1.14),
+    "table_1_100": (1.02, 1.07),
+    "table_2": (1.0, 1.01),
+}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -241,7 +292,9 @@ def test_overlaps_start_as_the_linear_loss_says(name):
         expected = [st.equations()[f"early_{q}"].evaluate(at) for q in "RS"]
         share = (R[:, k] - R[:, 0]) / expected[0]
         assert share.mean() == pytest.approx(gained, abs=0.04)
-        assert np.ptp(share) < (0.35 if len(share) <= 20 else 0.45)  # more seeds lie further apart
+        assert np.ptp(share) < (
+            0.35 if len(share) <= 20 else 0.45
+        )  # more seeds lie further apart
         mixed = (S[:, k] - S[:, 0]).mean() / expected[1].mean()
         assert mixed == pytest.approx(1, abs=0.08)
 
@@ -252,14 +305,19 @@ FACTOR = {"demo": (1.0, 1.3), "table_1": (1.0, 1.1), "table_2": (1.08, 26)}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_attention_off_the_diagonal_is_even_at_the_start(name):
-    """App. E: there the ansatz gives the measured factor, and spread over mean off the diagonal is
-    small; at the end the entries vanish, below 0.001, as uneven among themselves as ever.
+    """App. E: there the ansatz gives the measured factor, and spread over mean off the
+    diagonal is small; at the end the entries vanish, below 0.001, as uneven among
+    themselves as ever.
     """
     p, runs = ensemble.shipped(name)
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
     others = rows[:, :, ~np.eye(p.L, dtype=bool)]
     uneven = others.std(-1) / others.mean(-1)
-    assert uneven[:, 0].mean() < 0.2 and (uneven[:, -1] > 0.35).all() and others[:, -1].max() < 1e-3
+    assert (
+        uneven[:, 0].mean() < 0.2
+        and (uneven[:, -1] > 0.35).all()
+        and others[:, -1].max() < 1e-3
+    )
     measured, ansatz = curves(runs, "c_A", "c_ansatz")
     start, end = FACTOR[name]
     assert (ansatz[:, 0] / measured[:, 0]).mean() == pytest.approx(start, abs=0.02)
@@ -275,17 +333,26 @@ def test_diagonal_entries_are_near_their_mean(whole):
     largest = {32: 0.094, 128: 0.031, 8: 0.324}[p.d_h]  # demo, Table 1, Table 2
     assert np.abs(diagonal - mean[..., None]).max() == pytest.approx(largest, abs=0.001)
     assert (diagonal.std(-1) / mean).max() < 0.3
-    np.testing.assert_allclose(mean, curves(runs, "A")[0], rtol=1e-5)  # single precision
+    np.testing.assert_allclose(
+        mean, curves(runs, "A")[0], rtol=1e-5
+    )  # single precision
 
 
-# Times that A takes from 1/4 to 3/4: with A^2 (1 - A)^2 kept, by (15), mean of students.
-RISE = {"demo": (1.26, 2.0, 0.82), "table_1": (0.53, 0.94, 0.75), "table_1_100": (0.53, 0.94, 0.745), "table_2": (0.82, 1.46, 1.61)}  # fmt: skip
+# Times that A takes from 1/4 to 3/4: with A^2 (1 - A)^2 kept, by (15), mean of
+# students.
+# fmt: skip
+RISE = {
+    "demo": (1.26, 2.0, 0.82),
+    "table_1": (0.53, 0.94, 0.75),
+    "table_1_100": (0.53, 0.94, 0.745),
+    "table_2": (0.82, 1.46, 1.61),
+}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_slope_with_and_without_the_closure(name):
-    """App. E: kept, A rises more steeply than by (15), and than students at Tables 1 and 2; at the
-    demo's setting students are steeper than either.
+    """App. E: kept, A rises more steeply than by (15), and than students at Tables 1
+    and 2; at the demo's setting students are steeper than either.
     """
     p, runs = ensemble.shipped(name)
     found = []
@@ -297,9 +364,9 @@ def test_slope_with_and_without_the_closure(name):
     assert np.ptp(ends[1] - ends[0]) < 0.5 * (ends[1] - ends[0]).mean()
 
 
-# Rms deviation of c(A): of (69) with current weights, of the closure; largest deviation of the mean
-# rollout: of (17)-(18) with measured moments, of (85) with measured steps, of (18) with their mean,
-# of (15) with (17)-(18).
+# Rms deviation of c(A): of (69) with current weights, of the closure; largest deviation
+# of the mean rollout: of (17)-(18) with measured moments, of (85) with measured steps,
+# of (18) with their mean, of (15) with (17)-(18).
 OFF = {
     "demo": ([0.2061, 0.8369], [0.165, 0.003, 0.003, 0.570]),
     "table_1": ([0.0559, 0.7747], [0.414, 0.003, 0.003, 0.892]),
@@ -315,19 +382,29 @@ def test_how_far_closure_and_rollout_formulas_are_off(name):
     scale = (measured**2).mean()
     rms = [float((((c - measured) ** 2).mean() / scale) ** 0.5) for c in curves]
     assert rms == pytest.approx(OFF[name][0], rel=0.002)
-    by_mean = st.equations()["rollout_mean"].evaluate(p.values() | {"accuracy": runs.accuracy})
+    by_mean = st.equations()["rollout_mean"].evaluate(
+        p.values() | {"accuracy": runs.accuracy}
+    )
     levels = (
         trajectories.with_empirical_logits(p, runs).rollout_accuracy,
         trajectories.position_dependent_rollout(p, runs),
         by_mean,
         trajectories.theory_curve(p, runs).rollout_accuracy,
     )
-    gaps = [float(np.abs((x - runs.rollout_accuracy).mean("seed")).max()) for x in levels]
+    gaps = [
+        float(np.abs((x - runs.rollout_accuracy).mean("seed")).max()) for x in levels
+    ]
     assert gaps == pytest.approx(OFF[name][1], abs=0.001) and max(gaps[1:3]) < 0.004
 
 
 # Where (15) is furthest off, over the largest mean it predicts: correct logits, others.
-MEANS = {"demo": (0.106, -0.100), "table_1": (0.037, -0.039), "table_1_100": (0.028, -0.027), "table_2": (-0.037, 0.036)}  # fmt: skip
+# fmt: skip
+MEANS = {
+    "demo": (0.106, -0.100),
+    "table_1": (0.037, -0.039),
+    "table_1_100": (0.028, -0.027),
+    "table_2": (-0.037, 0.036),
+}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -339,11 +416,13 @@ def test_how_far_predicted_mean_logits_are_off(name):
         off = (runs[x] - own[x]).mean("seed")
         worst = off[int(abs(off).argmax("alpha"))]
         scale = float(abs(own[x]).max())
-        # Rounding of what is typed and of the solver; 5% of a mean shifts it by 0.011 or more.
+        # Rounding of what is typed and of the solver; 5% of a mean shifts it by 0.011
+        # or more.
         assert float(worst) / scale == pytest.approx(wanted, abs=0.002)
 
 
-# Ends of the ranges of App. B, one size at a time, and beyond; and other training settings.
+# Ends of the ranges of App. B, one size at a time, and beyond; and other training
+# settings.
 LEARNED = {
     "sizes": {
         "table_1": (32, 32, 10, 128),
@@ -368,18 +447,23 @@ LEARNED = {
 
 @pytest.mark.parametrize("name", LEARNED["sizes"])
 def test_all_sizes_are_learned(name):
-    """App. B: attention locked and rollouts right in every seed, at these N, d_g, L and d_h."""
+    """App. B: attention locked and rollouts right in every seed, at these N, d_g, L and
+    d_h.
+    """
     p, runs = ensemble.shipped(name)
     assert (p.N, p.d_g, p.L, p.d_h) == LEARNED["sizes"][name]
     last = runs.isel(alpha=-1)
     assert runs.A[:, 0].max() < 0.25 + 1 / p.L and last.A.min() > 0.99
-    # Of the largest tasks a few rollouts in a hundred are still wrong when the run ends.
+    # Of the largest tasks a few rollouts in a hundred are still wrong when the run
+    # ends.
     assert last.rollout_accuracy.min() > (0.94 if name in ("N_64", "mixed") else 0.999)
 
 
 @pytest.mark.parametrize("name", LEARNED["training"])
 def test_other_training_settings_are_learned(name):
-    """App. B: other rates, numbers of sequences and linear frequencies, all else as in the base."""
+    """App. B: other rates, numbers of sequences and linear frequencies, all else as in
+    the base.
+    """
     p, runs = ensemble.shipped(name)
     field, value = LEARNED["training"][name]
     assert getattr(p, field) == value != getattr(ensemble.BASE, field)
@@ -388,8 +472,8 @@ def test_other_training_settings_are_learned(name):
 
 
 def test_linear_frequencies_learn_alike():
-    """App. B: same sizes and seeds as power-law ones (training sets differ, which moves times by
-    1%): A = 1/2 comes sooner, by a third, and the rise takes 10 to 20% longer.
+    """App. B: same sizes and seeds as power-law ones (training sets differ, which moves
+    times by 1%): A = 1/2 comes sooner, by a third, and the rise takes 10 to 20% longer.
     """
     found = []
     for name in ("rope_linear", "n_train_131072"):
@@ -397,4 +481,6 @@ def test_linear_frequencies_learn_alike():
         times = [first_crossing(runs.A, level).values for level in (0.25, 0.5, 0.75)]
         found.append([times[1].mean(), (times[2] - times[0]).mean()])
     sooner, longer = np.divide(*found)
-    assert sooner == pytest.approx(0.68, abs=0.03) and longer == pytest.approx(1.15, abs=0.05)
+    assert sooner == pytest.approx(0.68, abs=0.03) and longer == pytest.approx(
+        1.15, abs=0.05
+    )

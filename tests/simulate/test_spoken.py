@@ -1,4 +1,6 @@
-"""What training says of itself, read back from its words: durations and gaps of a store."""
+"""What training says of itself, read back from its words: durations and gaps of a
+store.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate.training import jobs
 from simulate.store import joined_runs
+from simulate.training import jobs
 
 SECONDS = {"minutes": 60, "hours": 3600, "days": 86400}
 
@@ -28,9 +30,13 @@ def test_durations_are_in_their_unit(true):
 
 @pytest.mark.parametrize("workers", [1, 2, None])
 def test_announced_durations_are_those_of_the_jobs(workers, capsys):
-    """Three settings of known cost: all of it, over the workers where their number is known."""
+    """Three settings of known cost: all of it, over the workers where their number is
+    known.
+    """
     made = [
-        jobs.Job("", epochs, lambda tick, wait: True, setting=str(epochs), probe=lambda: 12.0)
+        jobs.Job(
+            "", epochs, lambda tick, wait: True, setting=str(epochs), probe=lambda: 12.0
+        )
         for epochs in (1000, 2000, 3000)
     ]
     jobs.announce(made, workers)
@@ -42,7 +48,10 @@ def test_announced_durations_are_those_of_the_jobs(workers, capsys):
 def test_gaps_of_a_store_are_counted():
     """Points without a run, and the part of each coordinate that a run does not have."""
     times = {(1, 0): 4, (2, 0): 2, (2, 1): 4}  # measurements by learning rate and seed
-    runs = [xr.Dataset({"loss": ("t", np.ones(n))}, {"t": np.arange(n)}) for n in times.values()]
+    runs = [
+        xr.Dataset({"loss": ("t", np.ones(n))}, {"t": np.arange(n)})
+        for n in times.values()
+    ]
     points, blank = joined_runs.Grid(["eta", "seed"], [*times], runs).blanks()
     assert points.startswith("1 of 4 points of eta x seed have no run")
     share = 1 - sum(times.values()) / (len(times) * max(times.values()))

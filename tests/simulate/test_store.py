@@ -1,4 +1,6 @@
-"""The store of runs: identity of a run, rejected files, and no partial files on a full disk."""
+"""The store of runs: identity of a run, rejected files, and no partial files on a full
+disk.
+"""
 
 import dataclasses
 import functools
@@ -15,13 +17,13 @@ import pytest
 import xarray as xr
 from xarray.backends.locks import CombinedLock
 
-from simulate.store import runs, storage
 from simulate import systems
-from simulate.training import plan
-from simulate.training.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
+from simulate.store import runs, storage
 from simulate.store.storage import defer_signals
+from simulate.training import plan
+from simulate.training.learner import Unstacked
 from theory.call.parameters import ParameterError
 from theory.runtime import cli
 
@@ -46,19 +48,21 @@ def test_configuration_does_not_depend_on_the_order_of_fields():
 
 def test_configuration_ignores_what_only_theory_uses(tiny):
     plain = storage.configuration("m", tiny)
-    assert plain == storage.configuration("m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1))
+    assert plain == storage.configuration(
+        "m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1)
+    )
 
 
 def test_equal_numbers_are_equal_configurations(tiny):
     assert storage.configuration("m", tiny.replace(eta=1)) == storage.configuration(
         "m", tiny.replace(eta=1.0)
     )
-    assert storage.configuration("m", tiny.replace(N=np.int64(7))) == storage.configuration(
-        "m", tiny.replace(N=7)
-    )
-    assert storage.configuration("m", tiny.parse(["n_train=1e2"])) == storage.configuration(
-        "m", tiny.replace(n_train=100)
-    )
+    assert storage.configuration(
+        "m", tiny.replace(N=np.int64(7))
+    ) == storage.configuration("m", tiny.replace(N=7))
+    assert storage.configuration(
+        "m", tiny.parse(["n_train=1e2"])
+    ) == storage.configuration("m", tiny.replace(n_train=100))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,9 @@ def test_equal_numbers_are_equal_configurations(tiny):
     ids=str,
 )
 def test_every_training_setting_makes_another_run(tiny, tmp_path, change):
-    before, after = (storage.configuration("m", p) for p in (tiny, tiny.replace(**change)))
+    before, after = (
+        storage.configuration("m", p) for p in (tiny, tiny.replace(**change))
+    )
     assert storage.place(tmp_path, before, 0) != storage.place(tmp_path, after, 0)
 
 
@@ -91,8 +97,8 @@ def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
 
 
 def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
-    """A student that was changed since is not compared in silence; one that was documented is the
-    same.
+    """A student that was changed since is not compared in silence; one that was
+    documented is the same.
     """
     student = tmp_path / "own" / "student.py"
     student.parent.mkdir()
@@ -100,7 +106,11 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
     own.__file__, own.__package__ = str(student.with_name("__init__.py")), "own"
     monkeypatch.setitem(sys.modules, "own", own)
     found = []
-    for text in ("return 2 * eta", '"""Twice."""; return 2 * eta  # eta', "return 3 * eta"):
+    for text in (
+        "return 2 * eta",
+        '"""Twice."""; return 2 * eta  # eta',
+        "return 3 * eta",
+    ):
         student.write_text(f"def step(eta):\n    {text}\n")
         storage.statements.cache_clear()
         found.append(storage.statements("own"))
@@ -110,7 +120,9 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
         warnings.simplefilter("error")
         train(tiny, seeds=[0], store=tmp_path, **ALONE)
     monkeypatch.setattr(storage, "statements", lambda module: "another")
-    with pytest.warns(UserWarning, match="trained by other code than state_tracking has now"):
+    with pytest.warns(
+        UserWarning, match="trained by other code than state_tracking has now"
+    ):
         again = train(tiny, seeds=[0], store=tmp_path, **ALONE)
     assert again.identical(run)
     with pytest.warns(
@@ -127,7 +139,10 @@ def test_the_code_of_a_student_is_its_own(tmp_path, monkeypatch):
     shared = functools.partial(plan.records, numbers=3)
     made = functools.partial(Unstacked, Learner)
     assert dataclasses.replace(there, memory=shared, make=made).code == there.code
-    assert dataclasses.replace(there, memory=functools.partial(there.memory)).code == there.code
+    assert (
+        dataclasses.replace(there, memory=functools.partial(there.memory)).code
+        == there.code
+    )
 
 
 def test_a_copy_of_a_run_is_named_and_left_out(tiny, tmp_path):
@@ -143,14 +158,18 @@ def test_a_run_under_the_name_of_another_seed_is_left_out(tiny, tmp_path):
     train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
     (first,) = tmp_path.rglob("seed-00000.nc")
     first.rename(first.with_name("seed-00007.nc"))
-    with pytest.warns(UserWarning, match="seed-00007.nc: of seed 0, which is not its name"):
+    with pytest.warns(
+        UserWarning, match="seed-00007.nc: of seed 0, which is not its name"
+    ):
         assert runs.open(tmp_path).seed.values.tolist() == [1]
 
 
 @pytest.mark.parametrize("name", [3, None, 1.5, [1], b"x"])
 def test_what_is_no_path_is_refused_in_one_line(name):
     for call in (runs.read, runs.open, lambda x: runs.write(dataset(), x)):
-        with pytest.raises(ParameterError, match="^path = .*: must be the name of a file"):
+        with pytest.raises(
+            ParameterError, match="^path = .*: must be the name of a file"
+        ):
             call(name)
     with pytest.raises(ParameterError, match="^cannot be stored as netCDF: "):
         runs.content(name)
@@ -177,13 +196,14 @@ def test_what_is_written_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, cli.Terminated)]
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, cli.Terminated)],
 )
 def test_a_signal_waits_until_the_library_has_given_back_its_locks(
     tmp_path, monkeypatch, number, error
 ):
-    """Raised between taking a lock and giving it back, the exception would leave the process
-    waiting for itself: one of a thousand kills met that.
+    """Raised between taking a lock and giving it back, the exception would leave the
+    process waiting for itself: one of a thousand kills met that.
     """
     taken, enter = [], CombinedLock.__enter__
 

@@ -12,14 +12,16 @@ import torch
 import xarray as xr
 from test_store import ALONE, dataset
 
-from simulate.store import checkpoints, joined_runs, runs, storage
 from simulate.state_tracking import train
+from simulate.store import checkpoints, joined_runs, runs, storage
 from theory.call.parameters import ParameterError
 
 
 @contextlib.contextmanager
 def full_disk(free: int = 4096) -> Iterator[None]:
-    """The kernel refuses files above ``free`` bytes: writes end half-way, as on a full disk."""
+    """The kernel refuses files above ``free`` bytes: writes end half-way, as on a full
+    disk.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (free, hard))
     try:
@@ -103,7 +105,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch, fill):
         fill(patch),
         pytest.raises(OSError, match=r"No space|too large"),
     ):
-        checkpoints.save_checkpoint(path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
+        checkpoints.save_checkpoint(
+            path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}}
+        )
     assert len(list(tmp_path.iterdir())) == 1
     assert checkpoints.load_checkpoint(path, "c", 0)["epoch"] == 1
 
@@ -116,23 +120,31 @@ def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
 
 
 def test_runs_of_one_name_and_unlike_values():
-    """Gaps in truths are NaN beside 0 and 1; what depends on another dimension is refused."""
+    """Gaps in truths are NaN beside 0 and 1; what depends on another dimension is
+    refused.
+    """
 
     def run(dims, values):
         return xr.Dataset({"found": (dims, values)}, {"t": [0.0, 1.0, 2.0]})
 
     def both(*each):
-        return joined_runs.Grid(["eta", "seed"], [(1, 0), (2, 1)], list(each)).dataset({})
+        return joined_runs.Grid(["eta", "seed"], [(1, 0), (2, 1)], list(each)).dataset(
+            {}
+        )
 
     found = both(run("t", [False, True, True]), run("t", [True, True, False])).found
     assert found.dtype == float and found.isnull().sum() == 6
     assert found.sel(eta=1, seed=0).values.tolist() == [0.0, 1.0, 1.0]
-    with pytest.raises(ParameterError, match=r"found: over \(t\) in one run, over \(\) in another"):
+    with pytest.raises(
+        ParameterError, match=r"found: over \(t\) in one run, over \(\) in another"
+    ):
         both(run("t", np.ones(3)), run((), 1.0))
     words = run("t", np.ones(3)).assign_coords(t=["0.0", "1.0", "2.0"])
     with pytest.raises(ParameterError, match="t: words in one run, numbers in another"):
         both(run("t", np.ones(3)), words)
-    with pytest.raises(ParameterError, match="found: words in one run, numbers in another"):
+    with pytest.raises(
+        ParameterError, match="found: words in one run, numbers in another"
+    ):
         both(run("t", np.ones(3)), run("t", ["a", "b", "c"]))
 
 
@@ -142,7 +154,9 @@ def test_a_run_in_the_place_of_another_is_set_aside(tmp_path):
     for config, seed in (("{}", 1), ('{"other": 1}', 0)):
         runs.write(dataset(configuration="{}").assign_attrs(seed=0), path)
         assert runs.finished(path, "{}", 0) is not None
-        with pytest.warns(UserWarning, match="another configuration or seed; set aside as"):
+        with pytest.warns(
+            UserWarning, match="another configuration or seed; set aside as"
+        ):
             assert runs.finished(path, config, seed) is None
         assert not path.exists()
 
@@ -150,7 +164,9 @@ def test_a_run_in_the_place_of_another_is_set_aside(tmp_path):
 def test_checkpoints_come_back(tmp_path):
     path = tmp_path / "seed-00000.nc"
     assert checkpoints.load_checkpoint(path, "c", 0) is None
-    checkpoints.save_checkpoint(path, "c", 0, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
+    checkpoints.save_checkpoint(
+        path, "c", 0, {"epoch": 3, "student": {"M": torch.arange(4.0)}}
+    )
     found = checkpoints.load_checkpoint(path, "c", 0)
     assert found["epoch"] == 3
     assert torch.equal(found["student"]["M"], torch.arange(4.0))

@@ -1,5 +1,5 @@
-"""The student against a slow loop over Eqs. (3)-(6), its other realisations (App. C), and the
-teacher (Sec. 3.3).
+"""The student against a slow loop over Eqs. (3)-(6), its other realisations (App. C),
+and the teacher (Sec. 3.3).
 """
 
 import itertools
@@ -34,9 +34,11 @@ def tensors(data: task.Sequences) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.as_tensor(data.actions), torch.as_tensor(data.states)
 
 
-def slow_logits(p: Parameters, W_Q, W_K, M, actions, states) -> tuple[np.ndarray, np.ndarray]:
-    """Attention (L, L) and logits (L, N) of one sequence, token by token with explicit rotation
-    matrices.
+def slow_logits(
+    p: Parameters, W_Q, W_K, M, actions, states
+) -> tuple[np.ndarray, np.ndarray]:
+    """Attention (L, L) and logits (L, N) of one sequence, token by token with explicit
+    rotation matrices.
     """
 
     def turned(w, position):
@@ -48,14 +50,17 @@ def slow_logits(p: Parameters, W_Q, W_K, M, actions, states) -> tuple[np.ndarray
                 else p.rope_theta ** (-2 * n / p.d_h)
             )
             angle = position * base * (2 * np.pi if p.rope == "2pi" else 1)
-            block = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            block = np.array(
+                [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+            )
             out[2 * n : 2 * n + 2] = block @ w[2 * n : 2 * n + 2]
         return out
 
     attention, logits = np.zeros((p.L, p.L)), np.zeros((p.L, p.N))
     for step, i in enumerate(range(p.L + 1, 2 * p.L + 1)):
         scores = [
-            np.exp(turned(W_Q, i) @ turned(W_K, j) / np.sqrt(p.d_h)) for j in range(1, p.L + 1)
+            np.exp(turned(W_Q, i) @ turned(W_K, j) / np.sqrt(p.d_h))
+            for j in range(1, p.L + 1)
         ]
         attention[step] = np.array(scores) / sum(scores)
         for j in range(p.L):
@@ -67,12 +72,16 @@ def slow_logits(p: Parameters, W_Q, W_K, M, actions, states) -> tuple[np.ndarray
 def test_forward_is_the_slow_loop(tiny, make, sizes):
     p = tiny.replace(**sizes)
     student, data, _ = make(p, seed=1)
-    W_Q, W_K, M = (w.detach().numpy() for w in (student.W_Q[:, 0], student.W_K[:, 0], student.M))
+    W_Q, W_K, M = (
+        w.detach().numpy() for w in (student.W_Q[:, 0], student.W_K[:, 0], student.M)
+    )
     actions, states = tensors(data)
     attention = student.attention(actions, states[:, :-1]).detach().numpy()
     logits = student(actions, states[:, :-1]).detach().numpy()
     for k in range(5):
-        slow_attention, slow = slow_logits(p, W_Q, W_K, M, data.actions[k], data.states[k])
+        slow_attention, slow = slow_logits(
+            p, W_Q, W_K, M, data.actions[k], data.states[k]
+        )
         assert np.abs(attention[k] - slow_attention).max() < EXACT
         assert np.abs(logits[k] - slow).max() < EXACT * np.abs(slow).max()
 
@@ -86,7 +95,9 @@ def test_loss_is_the_mean_cross_entropy(tiny, make):
         for row, path in zip(logits, data.states, strict=True)
         for z, s in zip(row, path[1:], strict=True)
     ]
-    assert student.loss(actions, states).item() == pytest.approx(np.mean(terms), rel=EXACT)
+    assert student.loss(actions, states).item() == pytest.approx(
+        np.mean(terms), rel=EXACT
+    )
 
 
 def test_attention_rows_are_distributions_over_the_actions(tiny, make):
@@ -110,7 +121,9 @@ def test_later_states_do_not_matter(tiny, make):
 
 @pytest.mark.parametrize("rope", ["2pi", "plain", "linear"])
 def test_attention_depends_on_offsets_only(tiny, make, rope):
-    """Log ratios within a row move along with the position: l_ij depends on j - i (Eq. 5)."""
+    """Log ratios within a row move along with the position: l_ij depends on j - i (Eq.
+    5).
+    """
     p = tiny.replace(rope=rope, L=7)
     student, data, _ = make(p)
     actions, states = tensors(data)
@@ -130,8 +143,8 @@ def test_one_step_at_a_time_is_the_same(tiny, make):
 
 
 def test_weights_start_uniform(tiny):
-    # Variance 1/3 of 1.9e5 entries: standard error 0.2%, so a 5% error is 24 of them; all within
-    # (-1, 1).
+    # Variance 1/3 of 1.9e5 entries: standard error 0.2%, so a 5% error is 24 of them;
+    # all within (-1, 1).
     p = tiny.replace(N=60, d_g=50, d_h=5000)
     weights = task.draw_weights(p, np.random.default_rng(0))
     for w in weights.values():
@@ -143,17 +156,21 @@ def test_weights_start_uniform(tiny):
 
 
 def test_keys_and_queries_start_as_a_linear_layer_of_one_feature(tiny):
-    """PyTorch's own default for one input feature has the variance that the theory is given."""
+    """PyTorch's own default for one input feature has the variance that the theory is
+    given.
+    """
     # 2e5 entries: standard error of the variance 0.2%, so a 5% error is 25 of them.
     torch.manual_seed(0)
     w = torch.nn.Linear(1, 200_000, bias=False).weight.detach().double()
     assert 0.999 < w.abs().max() <= 1
-    assert abs((w**2).mean().item() - tiny.initial_variance) < 4 * np.sqrt(4 / 45 / w.numel())
+    assert abs((w**2).mean().item() - tiny.initial_variance) < 4 * np.sqrt(
+        4 / 45 / w.numel()
+    )
 
 
 def test_learned_embeddings_start_normal_and_weights_as_a_linear_layer(tiny):
-    # At least 3e4 entries each: standard error of the variance at most 0.8%, so a 5% error is 6 of
-    # them.
+    # At least 3e4 entries each: standard error of the variance at most 0.8%, so a 5%
+    # error is 6 of them.
     p = tiny.replace(N=2000, d_g=500, d_h=2500, d_model=16, fix_embedding=False)
     rng = np.random.default_rng(1)
     weights = task.draw_weights(p.replace(N=60, d_g=50), rng) | {
@@ -167,7 +184,9 @@ def test_learned_embeddings_start_normal_and_weights_as_a_linear_layer(tiny):
     ):
         w = weights[name]
         assert abs(w.mean()) < 4 * np.sqrt(variance / w.size), name
-        assert abs((w**2).mean() - variance) < 4 * np.sqrt((fourth - variance**2) / w.size), name
+        assert abs((w**2).mean() - variance) < 4 * np.sqrt(
+            (fourth - variance**2) / w.size
+        ), name
     assert np.abs(weights["W_Q"]).max() < linear
 
 
@@ -187,14 +206,16 @@ def test_glu_equals_the_student_in_outputs_and_gradients(tiny, make, sizes):
     for name in ("W_Q", "W_K"):
         found, expected = getattr(glu, name).grad, getattr(student, name).grad
         assert (
-            found - expected
-        ).abs().max() < EXACT * expected.abs().max() + 1e-16  # they vanish for L = 1, d_g = 1
+            (found - expected).abs().max() < EXACT * expected.abs().max() + 1e-16
+        )  # they vanish for L = 1, d_g = 1
 
 
 def test_glu_projections_are_fixed(tiny, make):
     student, _, _ = make(tiny)
     glu = GLUStudent(
-        tiny, {name: w.detach().numpy() for name, w in student.named_parameters()}, torch.float64
+        tiny,
+        {name: w.detach().numpy() for name, w in student.named_parameters()},
+        torch.float64,
     )
     assert {name for name, _ in glu.named_parameters()} == {"W_Q", "W_K", "W_down"}
 
@@ -207,7 +228,10 @@ def widened(p: Parameters, make) -> tuple[Student, Student, torch.Tensor, torch.
 
 def test_full_embedding_equals_the_student(tiny, make):
     student, wide, actions, states = widened(tiny, make)
-    narrow_logits, wide_logits = student(actions, states[:, :-1]), wide(actions, states[:, :-1])
+    narrow_logits, wide_logits = (
+        student(actions, states[:, :-1]),
+        wide(actions, states[:, :-1]),
+    )
     assert wide.W_Q.shape == (tiny.d_h, tiny.d_g + tiny.N)
     assert (narrow_logits - wide_logits).abs().max() < EXACT * narrow_logits.abs().max()
 
@@ -216,10 +240,14 @@ def test_full_embedding_gradients_sum_to_the_vectors(tiny, make):
     student, wide, actions, states = widened(tiny, make)
     for module in (student, wide):
         module.loss(actions, states).backward()
-    assert (wide.M.grad - student.M.grad).abs().max() < EXACT * student.M.grad.abs().max()
+    assert (
+        wide.M.grad - student.M.grad
+    ).abs().max() < EXACT * student.M.grad.abs().max()
     for name, own in (("W_Q", slice(tiny.d_g, None)), ("W_K", slice(0, tiny.d_g))):
         vector, columns = getattr(student, name).grad, getattr(wide, name).grad
-        assert (columns.sum(1, keepdim=True) - vector).abs().max() < EXACT * vector.abs().max()
+        assert (
+            columns.sum(1, keepdim=True) - vector
+        ).abs().max() < EXACT * vector.abs().max()
         used = columns[:, own]  # queries come from states, keys from actions
         assert torch.count_nonzero(columns) == torch.count_nonzero(used)
         assert (
@@ -234,9 +262,12 @@ def test_full_embedding_trains_differently_when_columns_are_free(tiny, make):
         with torch.no_grad():
             for w in module.parameters():
                 w -= 10.0 * w.grad
-    narrow_logits, wide_logits = student(actions, states[:, :-1]), wide(actions, states[:, :-1])
-    # A single step moves keys by single columns' gradients: far above the 1e-15 by which the
-    # students agreed before.
+    narrow_logits, wide_logits = (
+        student(actions, states[:, :-1]),
+        wide(actions, states[:, :-1]),
+    )
+    # A single step moves keys by single columns' gradients: far above the 1e-15 by
+    # which the students agreed before.
     assert (narrow_logits - wide_logits).abs().max() > 1e-6
 
 
@@ -274,8 +305,8 @@ def test_the_teacher_solves_the_task(tiny, make, alone, sizes, dtype):
     assert zeta == gap
     if p.d_g > 1:
         assert S == pytest.approx(gap * task.teacher_overlap(perms), rel=EXACT)
-    # Cross-entropy of a gap of 40 is N e^-40 = 1e-16; e^-30 leaves room for single-precision
-    # attention.
+    # Cross-entropy of a gap of 40 is N e^-40 = 1e-16; e^-30 leaves room for
+    # single-precision attention.
     assert teacher.loss(actions, states).item() < np.exp(-30)
 
 
@@ -285,7 +316,9 @@ def test_the_teacher_keeps_the_gap_it_is_asked_for(tiny, make, gap):
     teacher = Student(tiny, teacher_weights(tiny, perms, gap), torch.float64)
     actions, states = tensors(data)
     log = teacher.attention(actions[:1], states[:1, :-1])[0].detach().log()
-    others = [log[i, i] - log[i, j] for i, j in itertools.permutations(range(tiny.L), 2)]
+    others = [
+        log[i, i] - log[i, j] for i, j in itertools.permutations(range(tiny.L), 2)
+    ]
     assert min(others) == pytest.approx(
         gap, rel=1e-9
     )  # log of numbers down to e^-40, gap times rounding

@@ -1,4 +1,6 @@
-"""Sweeps: the grid, its dataset, shards, failures; and kills of every kind that lose nothing."""
+"""Sweeps: the grid, its dataset, shards, failures; and kills of every kind that lose
+nothing.
+"""
 
 import json
 import os
@@ -10,10 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate.store import runs
 from simulate import sweep
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
+from simulate.store import runs
 from theory.call.parameters import ParameterError
 
 SMALL = [
@@ -33,7 +35,9 @@ def bits(dataset: xr.Dataset) -> dict[str, tuple[tuple[str, ...], bytes]]:
 
 
 def run(store: Path, *more: str) -> int:
-    return sweep.main([*SMALL, *GRID, *LENGTH, "--quiet", "--workers=1", f"--out={store}", *more])
+    return sweep.main(
+        [*SMALL, *GRID, *LENGTH, "--quiet", "--workers=1", f"--out={store}", *more]
+    )
 
 
 def test_a_sweep_is_one_dataset_over_seed_and_grid(tmp_path, tiny, capsys):
@@ -56,18 +60,24 @@ def test_a_sweep_is_one_dataset_over_seed_and_grid(tmp_path, tiny, capsys):
 def test_a_finished_sweep_trains_nothing(tmp_path, capsys):
     run(tmp_path)
     run(tmp_path)
-    assert capsys.readouterr().out.splitlines()[1].startswith("4 runs, 0 jobs, 0 failed")
+    assert (
+        capsys.readouterr().out.splitlines()[1].startswith("4 runs, 0 jobs, 0 failed")
+    )
 
 
 def test_lengths_that_follow_from_the_sizes_are_no_dimension(tmp_path):
-    sweep.main([*SMALL, "--grid=N=4,6", *LENGTH, "--quiet", "--workers=1", f"--out={tmp_path}"])
+    sweep.main(
+        [*SMALL, "--grid=N=4,6", *LENGTH, "--quiet", "--workers=1", f"--out={tmp_path}"]
+    )
     found = runs.open(tmp_path)
     assert found.A.dims == ("N", "seed", "alpha")
     assert found.alpha[-1] == 2 and np.isfinite(found.A.sel(alpha=2)).all()
 
 
 def test_lengths_that_are_swept_are_a_dimension(tmp_path):
-    sweep.main([*SMALL, "--grid=epochs=10,20", "--quiet", "--workers=1", f"--out={tmp_path}"])
+    sweep.main(
+        [*SMALL, "--grid=epochs=10,20", "--quiet", "--workers=1", f"--out={tmp_path}"]
+    )
     assert runs.open(tmp_path).A.dims == ("epochs", "seed", "alpha")
 
 
@@ -127,7 +137,9 @@ WRONG = [
     ids=str,
 )
 def test_values_of_a_grid(axes, values):
-    """Equal numbers are one point; ranges and spacings are spelled as in Python and NumPy."""
+    """Equal numbers are one point; ranges and spacings are spelled as in Python and
+    NumPy.
+    """
     name = axes[0].partition("=")[0].strip()
     found = [getattr(p, name) for _, p in sweep.grid(Parameters(), axes)]
     assert found == values
@@ -143,7 +155,10 @@ def test_values_of_a_grid(axes, values):
         (["eta=logspace(-2,-1)"], "is no value; several are"),
         (["eta=linspace(0,inf,3)"], "is no value|eta = "),
         (["L=0:1000000"], "at most 100,000 values"),
-        (["L=1:400", "eta=linspace(0.1,1,400)"], "159,600 runs, must be at most 100,000"),
+        (
+            ["L=1:400", "eta=linspace(0.1,1,400)"],
+            "159,600 runs, must be at most 100,000",
+        ),
         (["L=2", "L=3"], "each NAME once"),
         (["ete=1"], "did you mean 'eta'"),
         (["L=8.5"], "L = 8.5"),
@@ -166,7 +181,9 @@ def test_a_length_is_given_once(tmp_path):
 
 
 def test_what_follows_from_the_sweep_is_no_dimension(tmp_path):
-    """Steps to reach a time follow from the learning rate; rounding tells no times apart."""
+    """Steps to reach a time follow from the learning rate; rounding tells no times
+    apart.
+    """
     words = ["--set=S=4", "--set=R=3", "--set=D=2", "--set=eval_every=5", "--seeds=2"]
     grid = ["associative_memory", "--grid=eta=0.1,0.15,0.3", "--until=5"]
     sweep.main([*grid, *words, "--quiet", "--workers=1", f"--out={tmp_path}"])
@@ -186,7 +203,9 @@ def test_systems_that_are_not_there_are_refused_by_name():
 
 def test_nothing_to_sweep_is_refused():
     """What trains for minutes is asked for."""
-    with pytest.raises(ParameterError, match="^--grid: none; .*python -m simulate state_tracking$"):
+    with pytest.raises(
+        ParameterError, match="^--grid: none; .*python -m simulate state_tracking$"
+    ):
         sweep.main(["state_tracking"])
 
 
@@ -212,7 +231,9 @@ def test_failures_are_listed_and_the_rest_is_done(tmp_path, monkeypatch, capsys)
     assert output.err == "failed: L=4 eta=0.25 seed 0: MemoryError: no room\n"
     report = json.loads(output.out)
     assert (report["passed"], report["runs"], report["trained"]) == (False, 4, 3)
-    assert report["failed"] == [{"job": "L=4 eta=0.25 seed 0", "error": "MemoryError: no room"}]
+    assert report["failed"] == [
+        {"job": "L=4 eta=0.25 seed 0", "error": "MemoryError: no room"}
+    ]
     assert len(list(tmp_path.rglob("*.nc"))) == 3
 
 
@@ -227,15 +248,24 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
     (files[2].parent / "seed-00007.nc").write_text("not ours")
     with pytest.warns(UserWarning) as caught:
         found = runs.open(tmp_path)
-    named = {word for w in caught for word in str(w.message).split(":") if word.endswith(".nc")}
-    assert named == {str(files[0]), str(files[1]), str(files[2].parent / "seed-00007.nc")}
+    named = {
+        word
+        for w in caught
+        for word in str(w.message).split(":")
+        if word.endswith(".nc")
+    }
+    assert named == {
+        str(files[0]),
+        str(files[1]),
+        str(files[2].parent / "seed-00007.nc"),
+    }
     assert np.isnan(found.A.sel(seed=1).isel(alpha=0)).sum() == 2
     assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
 
 
 def test_a_store_of_many_files_is_read_once_while_they_stay(tmp_path, monkeypatch):
-    """What is kept is what the files hold, word by word; it is not read once a file is another,
-    gone or damaged, and a kept file that is damaged is nothing.
+    """What is kept is what the files hold, word by word; it is not read once a file is
+    another, gone or damaged, and a kept file that is damaged is nothing.
     """
     monkeypatch.setattr(runs, "MANY", 2)
     run(tmp_path, "--seeds=2")
@@ -249,7 +279,9 @@ def test_a_store_of_many_files_is_read_once_while_they_stay(tmp_path, monkeypatc
     first, said = opened()
     assert "have no run" in said[0]
     read = []
-    monkeypatch.setattr(runs, "read", lambda f, *a, of=runs.read: read.append(f) or of(f, *a))
+    monkeypatch.setattr(
+        runs, "read", lambda f, *a, of=runs.read: read.append(f) or of(f, *a)
+    )
     again, same = opened()
     assert first.identical(again) and said == same and read == [tmp_path / runs.INDEX]
     for damage in (b"", (tmp_path / runs.INDEX).read_bytes()[:-1]):
@@ -272,5 +304,10 @@ def test_a_store_of_many_files_is_read_once_while_they_stay(tmp_path, monkeypatc
 
 def test_parameters_of_the_grid_are_those_of_the_user():
     points = dict(sweep.grid(Parameters.demo(), ["L=3,5", "rope=2pi,plain"]))
-    assert list(points) == ["L=3 rope=2pi", "L=3 rope=plain", "L=5 rope=2pi", "L=5 rope=plain"]
+    assert list(points) == [
+        "L=3 rope=2pi",
+        "L=3 rope=plain",
+        "L=5 rope=2pi",
+        "L=5 rope=plain",
+    ]
     assert points["L=5 rope=plain"] == Parameters.demo().replace(L=5, rope="plain")

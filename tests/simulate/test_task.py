@@ -12,15 +12,17 @@ from simulate.state_tracking.learner import Learner
 from theory.call.parameters import ParameterError
 from theory.state_tracking.model import groups, task
 
-LIMIT = (
-    4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed
-)
+# standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are
+# fixed
+LIMIT = 4
 
 
 def chi_square(counts: np.ndarray) -> float:
     """Deviation of counts from equal ones, in standard deviations of chi-square."""
     expected, freedom = counts.mean(), counts.size - 1
-    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
+    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(
+        2 * freedom
+    )
 
 
 def start(p: Parameters, seed: int) -> Learner:
@@ -28,7 +30,9 @@ def start(p: Parameters, seed: int) -> Learner:
 
 
 def weights(run: Learner) -> np.ndarray:
-    return np.concatenate([w.detach().numpy().ravel() for w in run.students.parameters()])
+    return np.concatenate(
+        [w.detach().numpy().ravel() for w in run.students.parameters()]
+    )
 
 
 def test_number_of_training_sequences_moves_nothing_else(tiny):
@@ -69,16 +73,20 @@ def test_permutations_are_permutations(kind, N):
 
 def test_iid_permutations_are_uniform():
     # 10000 expected per cell: a cell that is off by 5% alone shifts z by 9.
-    perms = task.draw_permutations(Parameters(N=3, d_g=60_000), np.random.default_rng(0))
+    perms = task.draw_permutations(
+        Parameters(N=3, d_g=60_000), np.random.default_rng(0)
+    )
     _, counts = np.unique(perms @ [9, 3, 1], return_counts=True)
     assert len(counts) == 6
     assert abs(chi_square(counts)) < LIMIT
 
 
 def test_iid_permutations_are_independent():
-    # Neighbours agree with probability 1/6: standard error 0.9% of it, so a 5% error is 5.5 of
-    # them.
-    perms = task.draw_permutations(Parameters(N=3, d_g=60_000), np.random.default_rng(1))
+    # Neighbours agree with probability 1/6: standard error 0.9% of it, so a 5% error is
+    # 5.5 of them.
+    perms = task.draw_permutations(
+        Parameters(N=3, d_g=60_000), np.random.default_rng(1)
+    )
     equal = (perms[1:] == perms[:-1]).all(axis=1)
     z = (equal.mean() - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / equal.size)
     assert abs(z) < LIMIT
@@ -119,8 +127,8 @@ def test_a_repeated_permutation_is_drawn_anew():
 
 
 def test_distinct_permutations_are_uniform():
-    # tau of two distinct elements of S_3 has mean 1/3 - (2/3)/5 = 1/5; the standard error is 0.6%
-    # of it.
+    # tau of two distinct elements of S_3 has mean 1/3 - (2/3)/5 = 1/5; the standard
+    # error is 0.6% of it.
     p, rng = Parameters(N=3, d_g=2, permutations="distinct"), np.random.default_rng(2)
     draws = np.array([task.draw_permutations(p, rng) for _ in range(20_000)])
     taus = (draws[:, 0] == draws[:, 1]).mean(axis=1)
@@ -148,7 +156,9 @@ def test_tokens_are_actions_then_states(tiny):
     assert tokens.shape == (200, 2 * tiny.L + 1)
     assert (tokens[:, : tiny.L] == data.actions).all()
     assert (tokens[:, tiny.L :] - tiny.d_g == data.states).all()
-    assert set(np.unique(tokens)) == set(range(tiny.d_g + tiny.N))  # 200 sequences use every token
+    assert set(np.unique(tokens)) == set(
+        range(tiny.d_g + tiny.N)
+    )  # 200 sequences use every token
 
 
 def test_actions_and_states_are_uniform():
@@ -163,7 +173,8 @@ def test_actions_and_states_are_uniform():
 def test_actions_are_independent_of_each_other_and_of_the_state():
     perms = task.draw_permutations(Parameters(N=3, d_g=4), np.random.default_rng(0))
     data = task.draw_sequences(perms, 40_000, 3, np.random.default_rng(4))
-    # 2500 and 3333 expected per cell: a 5% error in the diagonal ones shifts z by 6 and by 7.
+    # 2500 and 3333 expected per cell: a 5% error in the diagonal ones shifts z by 6 and
+    # by 7.
     neighbours = np.bincount(4 * data.actions[:, 0] + data.actions[:, 1], minlength=16)
     with_state = np.bincount(4 * data.states[:, 0] + data.actions[:, 0], minlength=12)
     assert abs(chi_square(neighbours)) < LIMIT
@@ -171,7 +182,9 @@ def test_actions_are_independent_of_each_other_and_of_the_state():
 
 
 def test_current_states_are_uniform_whatever_the_actions():
-    """App. D.1: every step's state against every action of the sequence, the ones before it too."""
+    """App. D.1: every step's state against every action of the sequence, the ones
+    before it too.
+    """
     perms = task.draw_permutations(Parameters(N=3, d_g=4), np.random.default_rng(0))
     data = task.draw_sequences(perms, 40_000, 3, np.random.default_rng(5))
     # 3333 expected per cell: a 5% error in a quarter of them shifts z by more than 4.
@@ -196,7 +209,9 @@ def test_current_states_are_uniform_whatever_the_actions():
     ],
 )
 def test_groups_act_on_themselves(table):
-    """Composing the permutations of g and h gives that of g h, which the table names itself."""
+    """Composing the permutations of g and h gives that of g h, which the table names
+    itself.
+    """
     order = len(table)
     assert (np.sort(table, axis=1) == np.arange(order)).all()
     assert len({tuple(row) for row in table}) == order
@@ -217,7 +232,9 @@ def test_a_given_action_trains(tiny):
     result = train(p, permutations=table, progress=False, workers=1)
     assert result.tau.item() == 0  # distinct elements of a regular action agree nowhere
     assert result.loss.isel(alpha=-1).item() < result.loss.isel(alpha=0).item()
-    random = train(p, progress=False, workers=1)  # not taken from the store of the given ones
+    random = train(
+        p, progress=False, workers=1
+    )  # not taken from the store of the given ones
     assert random.tau.item() > 0
     again = train(p, permutations=table.tolist(), progress=False, workers=1)
     assert again.identical(result)
@@ -264,7 +281,9 @@ def test_teacher_matrices_act_as_the_permutations(tiny):
 def test_overlap_is_the_mean_trace(N, d_g):
     perms = task.draw_permutations(Parameters(N=N, d_g=d_g), np.random.default_rng(N))
     M = task.teacher_matrices(perms)
-    traces = [np.trace(M[a].T @ M[b]) / N for a in range(d_g) for b in range(d_g) if a != b]
+    traces = [
+        np.trace(M[a].T @ M[b]) / N for a in range(d_g) for b in range(d_g) if a != b
+    ]
     # A mean of at most 30 numbers of order one: rounding only.
     assert task.teacher_overlap(perms) == pytest.approx(np.mean(traces), abs=1e-14)
 

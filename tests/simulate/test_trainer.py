@@ -1,5 +1,5 @@
-"""Training: the dataset it returns, exact agreement with a hand-written loop, and independence of
-how seeds are run.
+"""Training: the dataset it returns, exact agreement with a hand-written loop, and
+independence of how seeds are run.
 """
 
 import dataclasses
@@ -30,7 +30,9 @@ def bits(dataset: xr.Dataset) -> dict[str, bytes]:
 
 
 def test_dataset_holds_every_quantity_over_seed_and_alpha(tiny):
-    p = tiny.replace(epochs=45)  # not a multiple of eval_every: the last epoch comes on top
+    p = tiny.replace(
+        epochs=45
+    )  # not a multiple of eval_every: the last epoch comes on top
     result = train(p, seeds=[4, 2], **ALONE)
     assert result.epoch.values.tolist() == [0, 20, 40, 45]
     assert (result.alpha.values == np.array([0, 20, 40, 45]) / (p.d_g * p.N)).all()
@@ -61,7 +63,10 @@ def test_initial_weights_and_overlap_are_recorded(tiny, make):
 
 
 def test_alpha_sets_the_length(tiny):
-    assert train(tiny, alpha=0.5, **ALONE).epoch.values.tolist() == [0, 15]  # 0.5 * 5 * 6 epochs
+    assert train(tiny, alpha=0.5, **ALONE).epoch.values.tolist() == [
+        0,
+        15,
+    ]  # 0.5 * 5 * 6 epochs
     assert train(tiny, alpha=1e-9, **ALONE).epoch.values.tolist() == [0, 1]
 
 
@@ -73,15 +78,20 @@ def test_accuracy_is_the_mean_over_steps(tiny):
 
 
 def by_hand(p: Parameters, seed: int, epochs: int, make, batches=None):
-    """Yield A, R, S and loss before every epoch of descent with autograd and the update written
-    out.
+    """Yield A, R, S and loss before every epoch of descent with autograd and the update
+    written out.
     """
     student, data, perms = make(p, seed)
     teachers = torch.as_tensor(task.teacher_matrices(perms))
     actions, states = torch.as_tensor(data.actions), torch.as_tensor(data.states)
     for epoch in range(epochs + 1):
         with torch.no_grad():
-            A = student.attention(actions[:1], states[:1, :-1])[0].diagonal().mean().item()
+            A = (
+                student.attention(actions[:1], states[:1, :-1])[0]
+                .diagonal()
+                .mean()
+                .item()
+            )
             traces = torch.einsum("ars,brs->ab", teachers, student.M) / p.N
             R = traces.diagonal().mean().item()
             S = (traces.sum() - traces.trace()).item() / (p.d_g * (p.d_g - 1))
@@ -96,7 +106,12 @@ def by_hand(p: Parameters, seed: int, epochs: int, make, batches=None):
 
 @pytest.mark.parametrize(
     "options",
-    [dict(), dict(weight_decay=0.01), dict(rope="plain"), dict(permutations="distinct")],
+    [
+        dict(),
+        dict(weight_decay=0.01),
+        dict(rope="plain"),
+        dict(permutations="distinct"),
+    ],
     ids=str,
 )
 def test_descent_is_the_hand_written_loop(tiny, make, options):
@@ -106,10 +121,9 @@ def test_descent_is_the_hand_written_loop(tiny, make, options):
     for k, epoch in enumerate(result.epoch.values):
         for name, value in expected[epoch].items():
             # 20 steps, each exact to rounding: errors of order 1e-15.
-            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (
-                name,
-                epoch,
-            )
+            assert result[name].values[k] == pytest.approx(
+                value, rel=1e-12, abs=1e-14
+            ), (name, epoch)
 
 
 def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny):
@@ -164,10 +178,9 @@ def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
     for k, epoch in enumerate(result.epoch.values):
         for name, value in expected[epoch].items():
             # 24 steps, each exact to rounding.
-            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (
-                name,
-                epoch,
-            )
+            assert result[name].values[k] == pytest.approx(
+                value, rel=1e-12, abs=1e-14
+            ), (name, epoch)
 
 
 def test_single_precision_follows_double(tiny):
@@ -205,7 +218,9 @@ OPTIONS = {
 @pytest.mark.parametrize(
     "name",
     [  # minibatches with what is learned, in short
-        pytest.param(n, marks=[pytest.mark.slow] * (n in ("minibatch", "adam_minibatch")))
+        pytest.param(
+            n, marks=[pytest.mark.slow] * (n in ("minibatch", "adam_minibatch"))
+        )
         for n in OPTIONS
     ],
 )
@@ -250,23 +265,26 @@ def test_extreme_sizes_are_legal(tiny, sizes):
 
 def test_initial_variances_are_the_theorys(make, alone):
     """Mean over seeds of the measured variance against the closed form at time 0."""
-    # 300 seeds: the standard error is 0.2-0.35%, so a 5% error is 14 of them. What the closed form
-    # drops (fourth order in the attention logits, one over the d_g N columns) is below half a per
-    # cent: 1.5 standard errors.
+    # 300 seeds: the standard error is 0.2-0.35%, so a 5% error is 14 of them. What the
+    # closed form drops (fourth order in the attention logits, one over the d_g N
+    # columns) is below half a per cent: 1.5 standard errors.
     p = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=200)
     found = []
     for seed in range(300):
         students, engine, *_ = alone(*make(p, seed))
         statistics = engine.statistics(students)
-        found.append([float(statistics["variance_correct"]), float(statistics["variance_other"])])
+        found.append(
+            [float(statistics["variance_correct"]), float(statistics["variance_other"])]
+        )
     mean, error = np.mean(found, 0), np.std(found, 0) / math.sqrt(len(found))
     assert (error < 0.005 * mean).all()
     assert (np.abs(mean - initial_variance(p)) < LIMIT * error).all()
 
 
 def test_untrained_rollouts_are_at_chance(alone):
-    # 250 seeds of 500 rollouts: standard error 0.9% of 1/N, so a 5% error is more than 5 of them.
-    # Exact up to the sequences that repeat one action throughout, 1/256 of them.
+    # 250 seeds of 500 rollouts: standard error 0.9% of 1/N, so a 5% error is more than
+    # 5 of them. Exact up to the sequences that repeat one action throughout, 1/256 of
+    # them.
     p = Parameters(N=6, L=3, d_g=16, d_h=8, n_test=500)
     found = []
     for seed in range(250):
@@ -301,5 +319,7 @@ def test_unusable_length_is_refused(tiny, alpha):
 def test_a_student_that_does_not_measure_what_is_watched_is_told(tiny, tmp_path):
     """One line instead of a traceback for who writes a model of their own."""
     system = dataclasses.replace(SYSTEM, finite="energy")
-    with pytest.raises(ParameterError, match="finite = 'energy': must be one of .*loss"):
+    with pytest.raises(
+        ParameterError, match="finite = 'energy': must be one of .*loss"
+    ):
         system.train(tiny, [0], store=tmp_path, **ALONE)

@@ -1,4 +1,6 @@
-"""What a student's methods must do, told before the first step or at the first checkpoint."""
+"""What a student's methods must do, told before the first step or at the first
+checkpoint.
+"""
 
 import dataclasses
 import itertools
@@ -36,7 +38,11 @@ MEASURED = {  # at which step at the latest, what is measured, what is said
         "before any training",
     ),
     "names": (4, renamed, "gives other quantities than before"),
-    "fewer": (4, lambda k, f: dict(list(f.items())[: len(f) - k]), "gives other quantities"),
+    "fewer": (
+        4,
+        lambda k, f: dict(list(f.items())[: len(f) - k]),
+        "gives other quantities",
+    ),
     "text": (0, lambda k, f: f | dict.fromkeys(f, "much"), "is no array of numbers"),
     "no axis": (0, lambda k, f: f | dict.fromkeys(f, 1.0), "must have . ax"),
     "shape": (4, lambda k, f: {n: [v[0]] * (1 + k) for n, v in f.items()}, "has shape"),
@@ -62,21 +68,32 @@ def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "fault"), in_turn(STATES))
-def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name, fault, tmp_path):
+def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(
+    name, fault, tmp_path
+):
     system, p = student(name)
-    told(faulty(system, 0, state=STATES[fault]), p, tmp_path, r"state|saved and read back")
+    told(
+        faulty(system, 0, state=STATES[fault]),
+        p,
+        tmp_path,
+        r"state|saved and read back",
+    )
 
 
 @EACH_KIND
 def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
-    """After one step, where it fails and where it does nothing; when needed, with the file."""
+    """After one step, where it fails and where it does nothing; when needed, with the
+    file.
+    """
     system, p = student(name)
     broken = faulty(system, 1, load=lambda learner, load: lambda states: {}["weights"])
     told(broken, p, tmp_path, r"load\(\) does not take what state\(\) gave: KeyError")
     idle = faulty(system, 2, load=lambda learner, load: lambda states: None)
     told(idle, p, tmp_path, "would not go on where it stopped")
     checkpoint = interrupted(system, p, tmp_path)
-    with pytest.raises(ParameterError, match="would not go on.*; to start over, remove ") as caught:
+    with pytest.raises(
+        ParameterError, match="would not go on.*; to start over, remove "
+    ) as caught:
         idle.train(p, store=tmp_path, **ALONE)
     assert str(checkpoint) in str(caught.value) and not list(tmp_path.rglob("*.nc"))
 
@@ -90,12 +107,17 @@ SHARED = {
 
 @pytest.mark.parametrize(("name", "of"), in_turn(SHARED))
 def test_a_step_that_is_another_when_repeated_is_told(name, of, tmp_path):
-    """From torch's, NumPy's or Python's shared random numbers: after an interrupt the rest would be
-    another run.
+    """From torch's, NumPy's or Python's shared random numbers: after an interrupt the
+    rest would be another run.
     """
     system, p = student(name)
     drawing = faulty(system, 2, step=stepping(lambda w, k: w.add_(SHARED[of]())))
-    told(drawing, p, tmp_path, r"step\(1\) made twice from the same state gives two states")
+    told(
+        drawing,
+        p,
+        tmp_path,
+        r"step\(1\) made twice from the same state gives two states",
+    )
 
 
 @EACH_KIND
@@ -108,7 +130,9 @@ def test_a_step_that_depends_on_more_than_its_state_is_told(name, tmp_path):
 
 @EACH_KIND
 def test_an_attribute_that_counts_steps_is_told(name, tmp_path):
-    """A schedule that load() does not set back: after an interrupt it would begin again."""
+    """A schedule that load() does not set back: after an interrupt it would begin
+    again.
+    """
     system, p = student(name)
 
     def made(learner, step):
@@ -120,13 +144,17 @@ def test_an_attribute_that_counts_steps_is_told(name, tmp_path):
 
         return stepped
 
-    message = "two values of the attribute schedule.last_epoch, a resumed run may be another"
+    message = (
+        "two values of the attribute schedule.last_epoch, a resumed run may be another"
+    )
     told(faulty(system, 3, step=made), p, tmp_path, message)
 
 
 @pytest.mark.parametrize("at", [2, 9])  # before the first one, and later
 @pytest.mark.parametrize("of", SHARED)
-def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, at, tmp_path):
+def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(
+    of, at, tmp_path
+):
     """Where no repeated step can see it."""
     system, p = student("state_tracking.student")
 
@@ -168,7 +196,9 @@ def test_a_run_that_would_step_for_ever_is_told_before_its_first_step(name, tmp_
 def test_a_time_without_a_clock_is_told(name):
     """Of Stepped parameters, too, if their time has another name."""
     system, _ = student(name)
-    with pytest.raises(ParameterError, match=f"^{system.name}: time = 'later': needs a clock, or"):
+    with pytest.raises(
+        ParameterError, match=f"^{system.name}: time = 'later': needs a clock, or"
+    ):
         dataclasses.replace(system, time="later", clock=None)
 
 

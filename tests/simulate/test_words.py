@@ -1,5 +1,5 @@
-"""Word problems from a file: teachers read off, students trained on its words, theory that counts
-them; anything else is refused in one line.
+"""Word problems from a file: teachers read off, students trained on its words, theory
+that counts them; anything else is refused in one line.
 """
 
 import numpy as np
@@ -43,22 +43,28 @@ def test_teachers_and_words_are_the_files(read):
 
 
 def test_students_learn_the_words_and_theory_counts_them(read, tmp_path):
-    """Starting always at the identity, its columns of M are seen most: the theory of these words
-    follows, that of drawn ones does not.
+    """Starting always at the identity, its columns of M are seen most: the theory of
+    these words follows, that of drawn ones does not.
     """
     p, found = read
     runs = train(p, seeds=[0, 1], words=found, store=tmp_path, **ALONE)
     given = Realisation.of_seeds(p, [0, 1], words=found)
     curve = st.predict(p, runs, level="fixed_disorder", given=given)
     other = st.predict(
-        p, runs, level="fixed_disorder", given=Realisation.of_seeds(p, [0, 1], found.permutations)
+        p,
+        runs,
+        level="fixed_disorder",
+        given=Realisation.of_seeds(p, [0, 1], found.permutations),
     )
     off, off_other = (float(abs(c.loss - runs.loss).max()) for c in (curve, other))
     assert off < 0.02 and off_other > 3 * off, (off, off_other)
     for ask, message in (
         (lambda: st.predict(p, runs), "trained on a file's words"),
         (lambda: st.predict(p, runs, level="cavity"), "given by the user"),
-        (lambda: train(p.replace(L=5), words=found, store=tmp_path, **ALONE), "L = 5: must be 4"),
+        (
+            lambda: train(p.replace(L=5), words=found, store=tmp_path, **ALONE),
+            "L = 5: must be 4",
+        ),
         (
             lambda: train(p, words=found, permutations=found.permutations, **ALONE),
             "must not be given with words",
@@ -70,7 +76,9 @@ def test_students_learn_the_words_and_theory_counts_them(read, tmp_path):
 
 def test_the_command_reads_a_file(tmp_path, capsys):
     (tmp_path / "S3=4.csv").write_text(file_of())
-    asked = [f"--set={k}={getattr(SMALL, k)}" for k in ("n_train", "n_test", "d_h", "epochs")]
+    asked = [
+        f"--set={k}={getattr(SMALL, k)}" for k in ("n_train", "n_test", "d_h", "epochs")
+    ]
     main = ["state_tracking", f"--data={tmp_path / 'S3=4.csv'}", "--quiet", *asked]
     assert command.main([*main, f"--out={tmp_path / 'runs'}", "--workers=1"]) == 0
     assert "students at epoch 40" in capsys.readouterr().out
@@ -94,7 +102,9 @@ BROKEN = [
 def test_broken_files_are_refused(change, message):
     with pytest.raises(ParameterError, match=message) as caught:
         task.read(SMALL, change(file_of()), "--data a.csv")
-    assert "\n" not in str(caught.value) and str(caught.value).startswith("--data a.csv")
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(
+        "--data a.csv"
+    )
 
 
 def test_what_a_file_does_not_show_is_refused():

@@ -28,9 +28,9 @@ __all__ = [
     "student",
 ]
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
-# Stacks with and without a clock, single students by steps and by time, a statement. Where only
-# shared code is left to see a fault: by one of each kind here, by every student among the slow
-# tests.
+# Stacks with and without a clock, single students by steps and by time, a statement.
+# Where only shared code is left to see a fault: by one of each kind here, by every
+# student among the slow tests.
 KINDS = (
     "state_tracking.student",
     "positional_semantic.attention",
@@ -39,13 +39,16 @@ KINDS = (
     "induction_heads.bursty",
 )
 EACH_KIND = pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x not in KINDS)) for x in FIRST]
+    "name",
+    [pytest.param(x, marks=[pytest.mark.slow] * (x not in KINDS)) for x in FIRST],
 )
 ALONE = dict(progress=False, workers=1, device="cpu")
 
 
 def in_turn(faults):
-    """Every fault by two kinds of students, which take turns; by all others among slow tests."""
+    """Every fault by two kinds of students, which take turns; by all others among slow
+    tests.
+    """
     for k, fault in enumerate(faults):
         for name in FIRST:
             often = name in (KINDS[k % len(KINDS)], KINDS[(k + 2) % len(KINDS)])

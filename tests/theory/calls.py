@@ -1,4 +1,6 @@
-"""Every public function of numbers, by its path, and the arguments of a call that works."""
+"""Every public function of numbers, by its path, and the arguments of a call that
+works.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from tests.theory.test_swept_numbers import CASES, DECAYING, OWN_FIELDS, SMALL, STATE, of
-from theory.models import registry
+from tests.theory.test_swept_numbers import (
+    CASES,
+    DECAYING,
+    OWN_FIELDS,
+    SMALL,
+    STATE,
+    of,
+)
 from theory.call.parameters import BaseParameters
+from theory.models import registry
 
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
@@ -29,7 +38,15 @@ OF_CHAPTERS = {
     "theory.induction_heads.emergence": "times",
 }
 # Formulas in, formulas out.
-SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
+SYMBOLIC = {
+    "derived",
+    "equations",
+    "sections",
+    "flow",
+    "flows",
+    "thermodynamic_limit",
+    "mixture",
+}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
     "branches": "crossing",
@@ -51,7 +68,11 @@ def small(system: str, function: str = "") -> BaseParameters:
     own = OWN_FIELDS.get((system, function), {})
     if function in DECAYING:
         own = {"weight_decay": 0.005, "d_h": 32}
-    return registry.find(system).wing("theory").Parameters(**{**SMALL.get(system, {}), **own})
+    return (
+        registry.find(system)
+        .wing("theory")
+        .Parameters(**{**SMALL.get(system, {}), **own})
+    )
 
 
 def start() -> Any:
@@ -91,7 +112,8 @@ def curve() -> xr.Dataset:
     return flow().solve(small("state_tracking"), alpha=0.5, at=[0.0, 0.5])
 
 
-# What an argument is in a call that works, where neither its default nor its type says so.
+# What an argument is in a call that works, where neither its default nor its type says
+# so.
 EXAMPLES: dict[str, Any] = {
     "A": np.eye(2),
     "D": 0.1,
@@ -134,8 +156,14 @@ EXAMPLES: dict[str, Any] = {
 }
 # By function, where a name means something else there.
 SPECIAL: dict[str, dict[str, Any]] = {
-    "general.solve": {"system": lambda: general()["system"], "start": lambda: general()["start"]},
-    "general.starting_order": {"system": lambda: general()["system"], "m": np.array([0.1, -0.1])},
+    "general.solve": {
+        "system": lambda: general()["system"],
+        "start": lambda: general()["start"],
+    },
+    "general.starting_order": {
+        "system": lambda: general()["system"],
+        "m": np.array([0.1, -0.1]),
+    },
     "integrate.half_times": {"epochs": 20},
     "integrate.data_scatter": {"alpha": 3.0},
     "law.effective_length": {"size": 512, "right": 2},
@@ -159,7 +187,9 @@ def checked(function: Callable) -> bool:
 
 @cache
 def functions() -> dict[str, tuple[str, Callable]]:
-    """System and function by name: what a theory's package offers, and the rooms of its numbers."""
+    """System and function by name: what a theory's package offers, and the rooms of its
+    numbers.
+    """
     found: dict[str, tuple[str, Callable]] = {}
     for model in registry.TABLE.values():
         if model.systems:  # a family: what its systems have
@@ -168,7 +198,9 @@ def functions() -> dict[str, tuple[str, Callable]]:
         chapters = {package.__name__, *(x.__name__ for x in rooms(package))}
         chapters = {x for x in chapters if x.startswith(CHAPTERS)}
         for home in (package, *rooms(package)):
-            names = getattr(home, "__all__", [n for n in vars(home) if not n.startswith("_")])
+            names = getattr(
+                home, "__all__", [n for n in vars(home) if not n.startswith("_")]
+            )
             names = OF_CHAPTERS.get(home.__name__, "").split() or names
             inner = {
                 n
@@ -180,13 +212,20 @@ def functions() -> dict[str, tuple[str, Callable]]:
                 function = getattr(home, name)
                 if not callable(function) or inspect.isclass(function):
                     continue
-                if home.__name__ in chapters and not (checked(function) or name == "rollout"):
+                if home.__name__ in chapters and not (
+                    checked(function) or name == "rollout"
+                ):
                     continue  # formulas, and parts of other functions
                 if getattr(function, "__module__", "").startswith("theory.statement"):
                     continue  # of any statement: tests/theory/statement
-                if home is not package and getattr(function, "__module__", "") != home.__name__:
+                if (
+                    home is not package
+                    and getattr(function, "__module__", "") != home.__name__
+                ):
                     continue
-                if name not in SYMBOLIC | inner and function not in [f for _, f in found.values()]:
+                if name not in SYMBOLIC | inner and function not in [
+                    f for _, f in found.values()
+                ]:
                     path = f"{function.__module__}.{name}".replace("theory.", "")
                     found[path] = model.name, function
     return found
@@ -200,7 +239,9 @@ def homes() -> set[str]:
 
 def rooms(package: types.ModuleType) -> Iterator[types.ModuleType]:
     """Modules of numbers below a theory's package."""
-    home = importlib.import_module(str(package.__package__))  # a system may be one module of it
+    home = importlib.import_module(
+        str(package.__package__)
+    )  # a system may be one module of it
     beside = tuple(f"{m.path('theory')}." for m in registry.TABLE.values() if m.family)
     beside = tuple(x for x in beside if not f"{home.__name__}.".startswith(x))
     for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):

@@ -1,5 +1,5 @@
-"""Equations derived when a test first reads one, not at collection, which happens in every
-worker.
+"""Equations derived when a test first reads one, not at collection, which happens in
+every worker.
 """
 
 from collections.abc import Callable, Iterator, Mapping

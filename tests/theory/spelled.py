@@ -7,22 +7,29 @@ import numpy as np
 import sympy as sp
 
 from theory.numbers.lowered import Lowered
-from theory.state_tracking.single_students import fixed_disorder
-from theory.state_tracking.single_students.fixed_disorder import GROUP, FixedDisorder, force, mean, plain
 from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.single_students.realisation import Realisation, Start
 from theory.state_tracking.model.symbols import N, b, d_g, i, j, r, s
+from theory.state_tracking.single_students import fixed_disorder
+from theory.state_tracking.single_students.fixed_disorder import (
+    GROUP,
+    FixedDisorder,
+    force,
+    mean,
+    plain,
+)
+from theory.state_tracking.single_students.realisation import Realisation, Start
 
 rate = sp.IndexedBase("rate_M")  # rate per epoch
 
 
 @cache
 def generated(xp: Any = np) -> Lowered:
-    """Array code generated from the equations: change of M per epoch and force on attention, from
-    ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and the sizes.
+    """Array code generated from the equations: change of M per epoch and force on
+    attention, from ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of
+    students, and the sizes.
 
-    An empty group is treated as one row; it has no pairs and no fluctuations, and does not
-    contribute.
+    An empty group is treated as one row; it has no pairs and no fluctuations, and does
+    not contribute.
 
     Parameters
     ----------
@@ -42,7 +49,9 @@ def generated(xp: Any = np) -> Lowered:
 
 
 class Spelled(FixedDisorder):
-    """`FixedDisorder` for counted training sets, with rates generated from the equations."""
+    """`FixedDisorder` for counted training sets, with rates generated from the
+    equations.
+    """
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)
@@ -57,6 +66,8 @@ class Spelled(FixedDisorder):
         """Derivatives of the loss by the state."""
         W_Q, W_K, M = self.state
         pi = self.attention.forward(W_Q, W_K)
-        d_M, by_at = generated()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
+        d_M, by_at = generated()(
+            {**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)}
+        )
         heads = self.attention.backward(W_Q, W_K, pi, by_at)
         return [*heads, -d_M.transpose(0, 3, 1, 2) / self.p.eta]

@@ -1,4 +1,6 @@
-"""The rotary sums: lambda_n, the Dirichlet kernel, c(A) and c_omega, against explicit sums."""
+"""The rotary sums: lambda_n, the Dirichlet kernel, c(A) and c_omega, against explicit
+sums.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +12,50 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.numbers import numeric
 from theory import state_tracking
+from theory.numbers import numeric
 from theory.numbers.numeric import dirichlet_kernel
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.model.symbols import W_K2, W_Q2, A, L
 
-N_SYMBOL, X_SYMBOL = sp.Symbol("n", integer=True, positive=True), sp.Symbol("x", real=True)
+N_SYMBOL, X_SYMBOL = (
+    sp.Symbol("n", integer=True, positive=True),
+    sp.Symbol("x", real=True),
+)
 
 
 @cache
 def compiled(modules: str):
     """The kernel as a function of (x, n)."""
-    return numeric.function(dirichlet_kernel(X_SYMBOL, N_SYMBOL), [X_SYMBOL, N_SYMBOL], modules)
+    return numeric.function(
+        dirichlet_kernel(X_SYMBOL, N_SYMBOL), [X_SYMBOL, N_SYMBOL], modules
+    )
 
 
 def explicit_lambda(omega, length):
-    """Mean of cos(omega (i - k)) over all pairs of different positions: the definition behind
-    (70).
+    """Mean of cos(omega (i - k)) over all pairs of different positions: the definition
+    behind (70).
     """
     total = mpmath.fsum(
-        mpmath.cos(omega * (i - k)) for i in range(length) for k in range(length) if i != k
+        mpmath.cos(omega * (i - k))
+        for i in range(length)
+        for k in range(length)
+        if i != k
     )
     return total / (length * (length - 1))
 
 
 @pytest.mark.parametrize("length", [2, 3, 7, 10, 20])
-@pytest.mark.parametrize("omega", ["0.001", "0.37", "1", "2.9", "3.14159", "5", "6.2", "40.1"])
+@pytest.mark.parametrize(
+    "omega", ["0.001", "0.37", "1", "2.9", "3.14159", "5", "6.2", "40.1"]
+)
 def test_lambda_is_the_double_sum(length, omega):
     """(70) against the sum over positions."""
     with mpmath.workdps(30):
         omega = mpmath.mpf(omega)
-        form = state_tracking.equations()["lambda"].lambdify(L, attention.w, modules="mpmath")(
-            length, omega
-        )
+        form = state_tracking.equations()["lambda"].lambdify(
+            L, attention.w, modules="mpmath"
+        )(length, omega)
         # 30 digits carried; the bracket cancels like 1e-6 at omega = 0.001.
         assert abs(form - explicit_lambda(omega, length)) < mpmath.mpf(10) ** -22
 
@@ -51,17 +63,19 @@ def test_lambda_is_the_double_sum(length, omega):
 @pytest.mark.parametrize("length", [2, 5, 10])
 @pytest.mark.parametrize("turns", [0, 1, 3])
 def test_lambda_tends_to_one_at_whole_turns(length, turns):
-    """Towards omega = 2 pi m the printed form approaches 1 quadratically, which the kernel takes on
-    there.
+    """Towards omega = 2 pi m the printed form approaches 1 quadratically, which the
+    kernel takes on there.
     """
     with mpmath.workdps(60):
-        form = state_tracking.equations()["lambda"].lambdify(L, attention.w, modules="mpmath")
+        form = state_tracking.equations()["lambda"].lambdify(
+            L, attention.w, modules="mpmath"
+        )
         gaps = []
         for exponent in (3, 6, 9):
             step = mpmath.mpf(10) ** -exponent
             gaps.append((1 - form(length, 2 * mpmath.pi * turns + step)) / step**2)
-        # lambda = 1 - omega^2 <(i-k)^2>/2 + O(omega^4), and <(i-k)^2> = L (L+1)/6 over pairs i !=
-        # k.
+        # lambda = 1 - omega^2 <(i-k)^2>/2 + O(omega^4), and <(i-k)^2> = L (L+1)/6 over
+        # pairs i != k.
         slope = mpmath.mpf(length * (length + 1)) / 12
         for exponent, gap in zip((3, 6, 9), gaps, strict=True):
             assert abs(gap / slope - 1) < length**2 * mpmath.mpf(10) ** (
@@ -72,7 +86,9 @@ def test_lambda_tends_to_one_at_whole_turns(length, turns):
 
 
 def explicit_c_omega(p):
-    """(14) by explicit plane-wave sums: no kernel, no ratio of sines, 2 pi at full precision."""
+    """(14) by explicit plane-wave sums: no kernel, no ratio of sines, 2 pi at full
+    precision.
+    """
     total = mpmath.mpf(0)
     for n in range(1, p.d_h // 2 + 1):
         omega = mpmath.mpf(p.rope_theta) ** (-mpmath.mpf(2 * (n - 1)) / p.d_h)
@@ -101,8 +117,8 @@ def test_c_omega(p, known):
     """The number against the explicit sum, and against the values on record."""
     with mpmath.workdps(30):
         expected = float(explicit_c_omega(p))
-    # Double precision: 1e-15 per term; frequencies near 2 pi lose nothing, as the kernel is flat
-    # there.
+    # Double precision: 1e-15 per term; frequencies near 2 pi lose nothing, as the
+    # kernel is flat there.
     assert state_tracking.c_omega(p) == pytest.approx(expected, rel=1e-13)
     if known is not None:
         assert state_tracking.c_omega(p) == pytest.approx(
@@ -115,7 +131,8 @@ def test_c_omega_in_arbitrary_precision():
     p = Parameters.table_2()
     with mpmath.workdps(30):
         omega = [
-            mpmath.mpf(p.rope_theta) ** (-mpmath.mpf(2 * n) / p.d_h) for n in range(p.d_h // 2)
+            mpmath.mpf(p.rope_theta) ** (-mpmath.mpf(2 * n) / p.d_h)
+            for n in range(p.d_h // 2)
         ]
         values = p.values() | {"omega": omega, "sigma2": mpmath.mpf(1) / 3}
         form = state_tracking.equations()["c_omega"].evaluate(values, modules="mpmath")
@@ -125,8 +142,8 @@ def test_c_omega_in_arbitrary_precision():
 
 
 def test_no_positional_information_no_constant():
-    """A block with omega = 2 pi is blind: alone (d_h = 2) it leaves nothing, among others it adds
-    nothing.
+    """A block with omega = 2 pi is blind: alone (d_h = 2) it leaves nothing, among
+    others it adds nothing.
     """
     assert state_tracking.c_omega(Parameters(d_h=2)) == 0.0
     assert state_tracking.c_omega(Parameters(d_h=2, rope="linear")) == 0.0
@@ -134,7 +151,8 @@ def test_no_positional_information_no_constant():
     values = Parameters.table_1().values()
     last = sp.Symbol("last")  # the same formula, summed over the other blocks alone
     of_others = whole.rhs.replace(
-        lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function, (e.variables[0], 1, last))
+        lambda e: isinstance(e, sp.Sum),
+        lambda e: sp.Sum(e.function, (e.variables[0], 1, last)),
     )
     others = values | {"omega": values["omega"][1:], "last": len(values["omega"]) - 1}
     assert whole.evaluate(values) == pytest.approx(
@@ -154,13 +172,17 @@ def test_single_action():
 @pytest.mark.parametrize("terms", [2, 3, 4, 9, 10])
 @pytest.mark.parametrize("turns", [-2, -1, 0, 1, 2, 5])
 def test_kernel_at_whole_turns(terms, turns):
-    """Exact value, limit of the ratio of sines, NumPy and mpmath agree at 2 pi m: sign (-1)^(m
-    (n-1)).
+    """Exact value, limit of the ratio of sines, NumPy and mpmath agree at 2 pi m: sign
+    (-1)^(m (n-1)).
     """
     expected = (-1) ** abs(turns * (terms - 1))
     assert dirichlet_kernel(2 * sp.pi * turns, sp.Integer(terms)) == expected
     assert (
-        sp.limit(dirichlet_kernel(X_SYMBOL, terms).rewrite(sp.sin), X_SYMBOL, 2 * sp.pi * turns)
+        sp.limit(
+            dirichlet_kernel(X_SYMBOL, terms).rewrite(sp.sin),
+            X_SYMBOL,
+            2 * sp.pi * turns,
+        )
         == expected
     )
     assert compiled("numpy")(2 * np.pi * turns, terms) == expected
@@ -179,19 +201,24 @@ def test_kernel_stays_symbolic_elsewhere():
 
 
 def test_kernel_to_any_number_of_digits():
-    """SymPy's own evaluation, which must not mistake the kernel for mpmath's function of that
-    name.
+    """SymPy's own evaluation, which must not mistake the kernel for mpmath's function
+    of that name.
     """
     with mpmath.workdps(50):
         exact = kernel_by_sum(mpmath.mpf(3) / 5, 7)
         found = dirichlet_kernel(sp.Rational(3, 5), 7).evalf(40)
-        assert abs(mpmath.mpf(str(found)) - exact) < mpmath.mpf(10) ** -38  # 40 digits asked for
+        assert (
+            abs(mpmath.mpf(str(found)) - exact) < mpmath.mpf(10) ** -38
+        )  # 40 digits asked for
 
 
 def kernel_by_sum(x, terms):
     """Mean of the phases e^{i x k} about their centre: no division by a small sine."""
     return (
-        mpmath.fsum(mpmath.cos(x * (k - mpmath.mpf(terms - 1) / 2)) for k in range(terms)) / terms
+        mpmath.fsum(
+            mpmath.cos(x * (k - mpmath.mpf(terms - 1) / 2)) for k in range(terms)
+        )
+        / terms
     )
 
 
@@ -202,10 +229,12 @@ def test_kernel_numpy_against_mpmath():
     found = compiled("numpy")(xs, ns)
     for x, n, value in zip(xs, ns, found, strict=True):
         exact = kernel_by_sum(mpmath.mpf(x), int(n))
-        # n x/2 is rounded to 1e-16 * 400 and divided by n sin(x/2): 5e-13 at the closest of these
-        # points.
+        # n x/2 is rounded to 1e-16 * 400 and divided by n sin(x/2): 5e-13 at the
+        # closest of these points.
         assert abs(value - exact) < 5e-13
-        assert abs(compiled("mpmath")(mpmath.mpf(x), int(n)) - exact) < 5e-13  # as above
+        assert (
+            abs(compiled("mpmath")(mpmath.mpf(x), int(n)) - exact) < 5e-13
+        )  # as above
 
 
 @pytest.mark.parametrize("digits", [15, 30])
@@ -221,11 +250,13 @@ def test_kernel_near_zero_in_arbitrary_precision(digits, distance, terms):
         assert error < mpmath.mpf(10) ** (2 - digits)  # a few roundings
 
 
-@pytest.mark.parametrize(("length", "d_h", "seed"), [(2, 2, 0), (4, 6, 1), (7, 8, 2), (10, 4, 3)])
+@pytest.mark.parametrize(
+    ("length", "d_h", "seed"), [(2, 2, 0), (4, 6, 1), (7, 8, 2), (10, 4, 3)]
+)
 @pytest.mark.parametrize("value", [0.05, 0.4, 0.93])
 def test_gradient_of_attention(length, d_h, seed, value):
-    """(69) against the chain (62)-(68), with random keys and queries and the ansatz for the
-    attention.
+    """(69) against the chain (62)-(68), with random keys and queries and the ansatz for
+    the attention.
     """
     draw = np.random.default_rng(seed)
     key, query = draw.uniform(-1, 1, (2, d_h))
@@ -248,11 +279,16 @@ def test_gradient_of_attention(length, d_h, seed, value):
     size = 5 * 3  # d_g N
     chain = size * (by_query @ by_query + by_key @ by_key)
     lam = [float(explicit_lambda(w, length)) for w in omega]
-    norms = {W_Q2: (query.reshape(-1, 2) ** 2).sum(-1), W_K2: (key.reshape(-1, 2) ** 2).sum(-1)}
+    norms = {
+        W_Q2: (query.reshape(-1, 2) ** 2).sum(-1),
+        W_K2: (key.reshape(-1, 2) ** 2).sum(-1),
+    }
     form = state_tracking.equations()["c_ansatz"].evaluate(
         {"d_g": 5, "N": 3, "d_h": d_h, "A": value, attention.lambda_: lam, **norms}
     )
-    assert form == pytest.approx(chain, rel=1e-12)  # rounding of about 100 terms of either sign
+    assert form == pytest.approx(
+        chain, rel=1e-12
+    )  # rounding of about 100 terms of either sign
 
 
 @pytest.mark.parametrize("length", [2, 5])
@@ -264,9 +300,9 @@ def test_softmax_derivative(length):
     for i in range(length):
         for k in range(length):
             at = {attention.pi[attention.i]: row[i], attention.pi[attention.k]: row[k]}
-            expected = form.subs({sp.KroneckerDelta(attention.i, attention.k): int(i == k)}).subs(
-                at
-            )
+            expected = form.subs(
+                {sp.KroneckerDelta(attention.i, attention.k): int(i == k)}
+            ).subs(at)
             assert sp.simplify(sp.diff(row[i], entries[k]) - expected) == 0
 
 

@@ -1,4 +1,6 @@
-"""Flows at many points at once: against closed forms, and one integration after the other."""
+"""Flows at many points at once: against closed forms, and one integration after the
+other.
+"""
 
 import numpy as np
 import pytest
@@ -6,8 +8,8 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, state_tracking
-from theory.dynamics import bulk
 from theory.call.parameters import ParameterError
+from theory.dynamics import bulk
 
 t, x, y, k, a = sp.symbols("t x y k a")
 MANY = np.geomspace(0.5, 1.5, 40)
@@ -26,7 +28,12 @@ def test_against_closed_forms():
     """Curves and events, first of two in a step, and none."""
     w = np.sqrt(MANY)
     high = x - sp.Rational(99999, 100000) / sp.sqrt(k)
-    events = {"top": high, "never": x - 3, "start": x, "late": sp.sin(t) - x + 10 * (t - 3)}
+    events = {
+        "top": high,
+        "never": x - 3,
+        "start": x,
+        "late": sp.sin(t) - x + 10 * (t - 3),
+    }
     found = OSCILLATOR.solve({"k": 1.0}, t=10, at=AT, k=MANY, events=events)
     assert found.attrs["solver"].startswith("DOP853") and found.x.dims == ("k", "t")
     np.testing.assert_allclose(found.y, np.cos(w[:, None] * AT), atol=2e-12)
@@ -37,7 +44,9 @@ def test_against_closed_forms():
 
 
 def test_grids_and_observables():
-    """Two axes, one of them named; a point that comes twice; an observable's name as an event."""
+    """Two axes, one of them named; a point that comes twice; an observable's name as an
+    event.
+    """
     rates = xr.DataArray([1.0, 2.0, 1.0, 3.0], dims="rate")
     starts = xr.DataArray(np.linspace(0.1, 0.4, 10), dims="start")
     found = LOGISTIC.solve(
@@ -75,12 +84,20 @@ def test_same_as_one_after_the_other(model, monkeypatch):
     both = []
     for fewest in (1, 10**9):
         monkeypatch.setattr(bulk, "FEWEST", fewest)
-        both.append(system.solve(p, until=end, at=np.linspace(0, end, 7), events=events, **swept))
+        both.append(
+            system.solve(
+                p, until=end, at=np.linspace(0, end, 7), events=events, **swept
+            )
+        )
     assert both[0].attrs.pop("solver") != both[1].attrs.pop("solver")
-    both = [x.drop_vars("c_A", errors="ignore") for x in both]  # 1 - A is rounding in the end
+    both = [
+        x.drop_vars("c_A", errors="ignore") for x in both
+    ]  # 1 - A is rounding in the end
     # by LSODA, whose error this is: the bulk is nearer to closed forms
     xr.testing.assert_allclose(*both, rtol=2e-9, atol=2e-9)
-    assert both[0].attrs == both[1].attrs and list(both[0].data_vars) == list(both[1].data_vars)
+    assert both[0].attrs == both[1].attrs and list(both[0].data_vars) == list(
+        both[1].data_vars
+    )
 
 
 def test_symbols_of_events_alone_are_swept():
@@ -95,7 +112,9 @@ def test_stiff_points_are_integrated_alone():
     """Rates of 10^7 among those of one."""
     rates = np.geomspace(1, 1e7, 40)
     system = flow({x: k * (1 - x), y: -y}, {x: 0, y: 1})
-    found = system.solve({"k": 1.0}, t=5, at=[0, 1e-3, 5], k=rates, events={"half": x - 0.5})
+    found = system.solve(
+        {"k": 1.0}, t=5, at=[0, 1e-3, 5], k=rates, events={"half": x - 0.5}
+    )
     np.testing.assert_allclose(found.x[:, 1], -np.expm1(-1e-3 * rates), rtol=1e-9)
     np.testing.assert_allclose(found.half, np.log(2) / rates, rtol=1e-9)
     np.testing.assert_allclose(found.y[:, -1], np.exp(-5), rtol=1e-9)
@@ -109,15 +128,27 @@ def test_stiff_points_are_integrated_alone():
             np.linspace(0.01, 3, 40),
             ("at k = 1.0", "diverges near t = "),
         ),
-        (flow({x: -k * sp.sqrt(x)}, {x: 1}), np.linspace(0.01, 3, 40), ("at k = ", "own")),
-        (flow({x: k * x}, {x: k}), np.geomspace(1e-300, 1, 40), ("at k = 1e-300", "starts below")),
+        (
+            flow({x: -k * sp.sqrt(x)}, {x: 1}),
+            np.linspace(0.01, 3, 40),
+            ("at k = ", "own"),
+        ),
+        (
+            flow({x: k * x}, {x: k}),
+            np.geomspace(1e-300, 1, 40),
+            ("at k = 1e-300", "starts below"),
+        ),
     ],
 )
 def test_points_that_fail_are_named(system, values, words, monkeypatch):
-    monkeypatch.setattr(Flow._functions, "__defaults__", (30_000,))  # given up ten times as soon
+    monkeypatch.setattr(
+        Flow._functions, "__defaults__", (30_000,)
+    )  # given up ten times as soon
     with pytest.raises(ParameterError) as error:
         system.solve({"k": 0.01}, t=1.0, k=values)
-    assert all(word in str(error.value) for word in words) and "\n" not in str(error.value)
+    assert all(word in str(error.value) for word in words) and "\n" not in str(
+        error.value
+    )
 
 
 def test_what_is_not_real_is_named():
@@ -126,9 +157,14 @@ def test_what_is_not_real_is_named():
     with pytest.raises(ParameterError, match=r"^at k = 1\.0\d+: own: is complex"):
         system.solve({"k": 1.0}, t=1.0, k=np.linspace(1, 2, 40))
     decay = flow({x: -a * x}, {x: 1})
-    with pytest.raises(ParameterError, match=r"^at k = 1\.\d+: event e = .*: is no real number"):
+    with pytest.raises(
+        ParameterError, match=r"^at k = 1\.\d+: event e = .*: is no real number"
+    ):
         decay.solve(
-            {"a": 1.0, "k": 1.0}, t=5, k=np.linspace(2.5, 1.5, 40), events={"e": sp.log(x - 2 + k)}
+            {"a": 1.0, "k": 1.0},
+            t=5,
+            k=np.linspace(2.5, 1.5, 40),
+            events={"e": sp.log(x - 2 + k)},
         )
 
 
@@ -136,6 +172,8 @@ def test_rates_that_jump_or_depend_on_time():
     """Are left to one integration after the other."""
     step = flow({x: sp.Piecewise((k, x < 1), (2 * k, True))}, {x: 0})
     driven = flow({x: k * sp.cos(t)}, {x: 0})
-    assert not bulk.follows(step) and not bulk.follows(driven) and bulk.follows(OSCILLATOR)
+    assert (
+        not bulk.follows(step) and not bulk.follows(driven) and bulk.follows(OSCILLATOR)
+    )
     found = driven.solve({"k": 1.0}, t=3, at=[3.0], k=MANY)
     np.testing.assert_allclose(found.x[:, 0], MANY * np.sin(3), rtol=1e-9)

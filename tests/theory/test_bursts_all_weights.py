@@ -1,8 +1,8 @@
-"""All weights on a burst: one network with the statement of three numbers, one pair as a special
-case, the numbers that move, the law at large N, and bursts of random size.
+"""All weights on a burst: one network with the statement of three numbers, one pair as
+a special case, the numbers that move, the law at large N, and bursts of random size.
 
-Could see: a score of three numbers that is not the network's, a correction of the law that is off
-by 20% at ln N = 400, a time that follows another power of the mean B.
+Could see: a score of three numbers that is not the network's, a correction of the law
+that is off by 20% at ln N = 400, a time that follows another power of the mean B.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.symbols.algebra import vanishes
+from theory.call.parameters import ParameterError
 from theory.induction_heads import bursty, network
 from theory.induction_heads.all_weights import burst as all_weights_burst
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running
 from theory.induction_heads.network import MASKS, Network, value
 from theory.induction_heads.symbols import B, N
-from theory.call.parameters import ParameterError
 from theory.statement.derivation import derivation_store
+from theory.symbols.algebra import vanishes
 
 NAMES = running.NAMES
 ENOUGH = 1e-6  # of integrators; the laws are off by tenths of percents
@@ -28,7 +28,9 @@ ENOUGH = 1e-6  # of integrators; the laws are off by tenths of percents
 
 @pytest.mark.parametrize("sizes", [(4, 1), (5, 3)])
 def test_three_numbers_of_the_network_are_the_statement(sizes):
-    """The loss of `bursty`, stated by hand, is the network's with sixteen numbers left out."""
+    """The loss of `bursty`, stated by hand, is the network's with sixteen numbers left
+    out.
+    """
     _, loss = Network("strict", network.SHORT, burst=B).normaliser_and_loss()
     gap = value(loss) - derivation_store.derived(bursty.stated).loss
     assert vanishes(gap.subs(dict(zip((N, B), sizes, strict=True))).doit())
@@ -46,8 +48,8 @@ def test_one_right_pair(mask):
 
 
 def test_what_a_burst_moves():
-    """alpha_1, beta_7 and beta_10 leave zero, which they do not for one right pair; alpha_2 does
-    not move.
+    """alpha_1, beta_7 and beta_10 leave zero, which they do not for one right pair;
+    alpha_2 does not move.
     """
     ends = {}
     for right in (1, 2):
@@ -65,14 +67,16 @@ def test_what_a_burst_moves():
 
 @pytest.mark.parametrize("right", [2, 4])
 def test_large_sizes(right):
-    """4 N^2 / B^2 over ln N and two corrections is right to (ln N)^-3; with the second one off by
-    20% it would not be.
+    """4 N^2 / B^2 over ln N and two corrections is right to (ln N)^-3; with the second
+    one off by 20% it would not be.
     """
     eq, c = law.equations()["T_drop_all_burst"].rhs, law.constants()
     gaps = []
     for log in (40.0, 400.0):
         form = (eq / N**2).subs(B, right).subs(sp.log(N), log)
-        form = form.subs({law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]})
+        form = form.subs(
+            {law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}
+        )
         gaps.append((float(form) / law.slow_drop(log, right) - 1) * log**3)
     assert all(5 < gap < 25 for gap in gaps)
     second = right + 3 - c["variance_phi"]
@@ -80,30 +84,36 @@ def test_large_sizes(right):
 
 
 def test_bursts_of_random_size():
-    """The mean B divides the time twice; at <B> = 4/3 and N = 64, within 5%, which the mean of the
-    times and the time of the root mean square are not.
+    """The mean B divides the time twice; at <B> = 4/3 and N = 64, within 5%, which the
+    mean of the times and the time of the root mean square are not.
     """
     chances = {1: 2 / 3, 2: 1 / 3}
     mean, square = (sum(c * b**n for b, c in chances.items()) for n in (1, 2))
-    of = times.mean_loss([(c, times.loss_of(64, "last", "strict", b)) for b, c in chances.items()])
+    of = times.mean_loss(
+        [(c, times.loss_of(64, "last", "strict", b)) for b, c in chances.items()]
+    )
     run = times.descend(of, 64, times.moving("strict"), rtol=ENOUGH)
     found = times.crossings(run, 64)["T_drop"]
     each = {b: law.predicted(64, right=b, rtol=ENOUGH)["T_drop"] for b in chances}
     assert found / each[1] == pytest.approx(1 / mean**2, rel=0.05)
     assert sum(c * each[b] for b, c in chances.items()) > 1.2 * found
     assert 1 / square < 0.9 * found / each[1]
-    form = (law.equations()["T_drop_all_bursts"].rhs / law.of_size(1)).subs(law.constants())
+    form = (law.equations()["T_drop_all_bursts"].rhs / law.of_size(1)).subs(
+        law.constants()
+    )
     x = sp.Symbol("x", positive=True)
     assert sp.limit(form.subs(sp.log(N), 1 / x), x, 0) == 1 / law.mean_B**2
 
 
 def test_effective_length():
-    """A single pair in a context of that length drops as late; N/B at leading order, and longer
-    than that of three numbers.
+    """A single pair in a context of that length drops as late; N/B at leading order,
+    and longer than that of three numbers.
     """
     length = law.effective_length(512, 4)
     late = law.predicted(512, right=4, rtol=ENOUGH)["T_drop"]
-    below, above = (law.predicted(round(length) + d, rtol=ENOUGH)["T_drop"] for d in (-1, 1))
+    below, above = (
+        law.predicted(round(length) + d, rtol=ENOUGH)["T_drop"] for d in (-1, 1)
+    )
     assert below < late < above
     assert law.effective_length(64, 1) == pytest.approx(64, rel=1e-4)
     three = bursty.effective_length(bursty.Parameters(), N=512, B=4)
@@ -121,7 +131,10 @@ def test_effective_length():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: times.times(6, "uniform", right=2), "right = 2: must be 1 unless the last pair"),
+        (
+            lambda: times.times(6, "uniform", right=2),
+            "right = 2: must be 1 unless the last pair",
+        ),
         (lambda: times.times(6, right=6), "right = 6: must be below N = 6"),
         (
             lambda: all_weights_burst.loss_and_gradient(np.zeros(19), 4, 4),
@@ -131,7 +144,9 @@ def test_effective_length():
         (lambda: law.effective_length(16, 8), "right = 8: must be <= 1"),
         (
             lambda: ih.emergence_times(
-                ih.Parameters(N=6, B=2, trained="three", query="last", data="orthonormal")
+                ih.Parameters(
+                    N=6, B=2, trained="three", query="last", data="orthonormal"
+                )
             ),
             "B = 2: must be 1, or all weights",
         ),

@@ -1,8 +1,8 @@
-"""Mixtures of contexts: the loss of any places against statement and transformer, the flow of the
-mean loss against the mean of the times, and the law in two moments.
+"""Mixtures of contexts: the loss of any places against statement and transformer, the
+flow of the mean loss against the mean of the times, and the law in two moments.
 
-Could see: a mean taken over times instead of rates (a factor of 1.8), a row that sees another share
-(the transformer's loss to 1e-12), a moment in place of another.
+Could see: a mean taken over times instead of rates (a factor of 1.8), a row that sees
+another share (the transformer's loss to 1e-12), a moment in place of another.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from simulate.induction_heads import contexts as students
 from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import Constrained
 from theory import induction_heads as ih
-from theory.induction_heads import bursty
 from theory.call.parameters import ParameterError
+from theory.induction_heads import bursty
 from theory.statement.derivation import derivation_store
 from verify.compare.emergence import first_crossing
 
@@ -34,7 +34,9 @@ def test_loss_is_the_statements():
 
 def test_loss_is_the_transformers():
     """Right pairs anywhere, the first row included."""
-    right = np.array([[1, 0, 1, 1, 0, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]], float)
+    right = np.array(
+        [[1, 0, 1, 1, 0, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]], float
+    )
     weights = (0.7, 1.3, 0.8)
     p = ih.Parameters(N=6, **GIVEN)
     student = Constrained(p.dimension, p.mask, torch.float64)
@@ -61,8 +63,8 @@ def test_one_size():
     [(16, 2, 1.0, 1.0), pytest.param(32, 4, 2.0, 1.0, marks=pytest.mark.slow)],
 )
 def test_the_flow_is_averaged(N, B, exponent, step):
-    """A transformer that learns from all sizes: at the time of the mean loss within 2%, far before
-    the mean of the times, and off the time at the mean size.
+    """A transformer that learns from all sizes: at the time of the mean loss within 2%,
+    far before the mean of the times, and off the time at the mean size.
     """
     p = bursty.Parameters(N=N, B=B)
     right, chances = bursty.bursts(N, np.arange(1, B + 1)), bursty.zipf(B, exponent)
@@ -73,14 +75,22 @@ def test_the_flow_is_averaged(N, B, exponent, step):
     assert time == pytest.approx(there, rel=0.02)
     each = bursty.emergence_time(p, B=np.arange(1, B + 1))
     assert chances @ each > 1.3 * there
-    assert np.interp(chances @ np.arange(1, B + 1), np.arange(1, B + 1), each) > 1.1 * there
+    assert (
+        np.interp(chances @ np.arange(1, B + 1), np.arange(1, B + 1), each)
+        > 1.1 * there
+    )
 
 
 def test_two_moments():
     """At N = 4096: best gamma and time by mean and mean square of B alone."""
     N, B, theta = 4096, 4, 0.5
     chances, sizes = bursty.zipf(B, 1.5), np.arange(1, B + 1)
-    known = {"N": N, "theta": theta, "mean_B": chances @ sizes, "mean_B2": chances @ sizes**2}
+    known = {
+        "N": N,
+        "theta": theta,
+        "mean_B": chances @ sizes,
+        "mean_B2": chances @ sizes**2,
+    }
     e, mixed = bursty.equations(), bursty.Mixture(bursty.bursts(N, sizes), chances)
     values = mixed.parts(0.0, 0.0)
     best = e["mixture_gamma_star"].evaluate(known)
@@ -93,7 +103,9 @@ def test_two_moments():
 
 
 def test_short_distances_do_not_help():
-    """What counts is how many rows come before a right label: those near the end are slower."""
+    """What counts is how many rows come before a right label: those near the end are
+    slower.
+    """
     p = bursty.Parameters(N=64, B=2)
     near, far = (bursty.spread_time(p, window=w, draws=16) for w in (0.1, 0.75))
     assert far < 0.9 * near
@@ -113,5 +125,7 @@ def test_refused():
 
 def test_a_window_smaller_than_the_burst_is_refused():
     """It was a burst at the end before, whatever the window."""
-    with pytest.raises(ParameterError, match="window = 0.05: must hold B = 2 of N = 16 pairs"):
+    with pytest.raises(
+        ParameterError, match="window = 0.05: must hold B = 2 of N = 16 pairs"
+    ):
         bursty.spread_time(bursty.Parameters(), N=16, B=2, window=0.05)

@@ -1,15 +1,16 @@
-"""Induction heads on a burst: T(N, B) against a flow typed here, and what it says of the length.
+"""Induction heads on a burst: T(N, B) against a flow typed here, and what it says of
+the length.
 
-Could see: a wrong rate, balance or delay (each moves the time), and a law that bends the wrong way
-in B.
+Could see: a wrong rate, balance or delay (each moves the time), and a law that bends
+the wrong way in B.
 """
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from theory.induction_heads import bursty
 from theory.call.parameters import ParameterError
+from theory.induction_heads import bursty
 from theory.models.registry import find
 
 
@@ -48,16 +49,26 @@ def test_time(sizes):
     half = lambda t, y: y[0] - 0.5  # noqa: E731
     half.terminal = True
     run = solve_ivp(
-        rates(N, B), (0, 9 * N**2), [0, 0, 0], events=half, method="LSODA", rtol=1e-8, atol=1e-10
+        rates(N, B),
+        (0, 9 * N**2),
+        [0, 0, 0],
+        events=half,
+        method="LSODA",
+        rtol=1e-8,
+        atol=1e-10,
     )
     assert bursty.emergence_time(p) == pytest.approx(run.t_events[0][0], rel=0.02)
 
 
 def test_effective_length():
-    """N itself for a single right pair, up to 1/(4N); falling as B^(-5/4) between 1 and sqrt(N)."""
+    """N itself for a single right pair, up to 1/(4N); falling as B^(-5/4) between 1 and
+    sqrt(N).
+    """
     p = bursty.Parameters()
     single = bursty.effective_length(p, N=[100, 1000], B=1)
-    assert np.divide(single, [100, 1000]) - 1 == pytest.approx([1 / 400, 1 / 4000], rel=0.01)
+    assert np.divide(single, [100, 1000]) - 1 == pytest.approx(
+        [1 / 400, 1 / 4000], rel=0.01
+    )
     burst = bursty.effective_length(p, N=10**6, B=[1, 2, 4, 8])
     assert (burst[:-1] / burst[1:] > 2).all()
     far = bursty.effective_length(p, N=10**12, B=[1000, 2000])
@@ -89,4 +100,6 @@ def test_refused(sizes, field):
 def test_its_onset_is_its_own():
     """A system beside its family has no part of the family's modules."""
     assert find("induction_heads.bursty").wing("theory", "onset") is bursty
-    assert bursty.onset(bursty.Parameters()).numbers["T_alpha"] == pytest.approx(141.166, rel=1e-4)
+    assert bursty.onset(bursty.Parameters()).numbers["T_alpha"] == pytest.approx(
+        141.166, rel=1e-4
+    )

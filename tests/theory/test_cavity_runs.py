@@ -18,18 +18,24 @@ FAST = Parameters(N=16, L=4, d_g=16, d_h=16, eta=2.0, n_train=2048, rope_theta=1
 
 
 def test_column_sums_are_conserved():
-    """R + (N - 1) <v_w> = zeta on the way to learned, for every share of the training set."""
+    """R + (N - 1) <v_w> = zeta on the way to learned, for every share of the training
+    set.
+    """
     start = Start.drawn(FAST, 3, np.random.default_rng(0))
     system = Cavity(FAST, start)
     for _ in range(1200):
-        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+        system.state = [
+            x + rate for x, rate in zip(system.state, system.rates(), strict=True)
+        ]
         _, _, v_k, v_w, _ = system.state
         total = (v_k + (FAST.N - 1) * v_w) @ system.of_v
         # Exact but for rounding: 1200 steps of 1e-16 times entries of order 10.
         np.testing.assert_allclose(
             total, start.zeta[:, None].repeat(len(system.share), 1), atol=1e-11
         )
-    assert (system.observe()["steps"].mean(1) > 0.5).any()  # something was learned on the way
+    assert (
+        system.observe()["steps"].mean(1) > 0.5
+    ).any()  # something was learned on the way
 
 
 def crossing(curve, name: str) -> np.ndarray:
@@ -51,12 +57,14 @@ def test_quadrature_has_converged(monkeypatch):
         monkeypatch.setattr(cavity, name, value)
     finer = solve(Cavity(FAST, start), epochs)
     for name in ("A", "rollout_accuracy"):
-        np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)
+        np.testing.assert_allclose(
+            crossing(usual, name), crossing(finer, name), rtol=1e-4
+        )
 
 
 def by_quadrature(x: dict, at: tuple[int, int], system: Cavity) -> float:
-    """Accuracy of one seed and position by brute force: smooth distribution functions of entries
-    plus noise.
+    """Accuracy of one seed and position by brute force: smooth distribution functions
+    of entries plus noise.
     """
     v_0, share = (
         np.linspace(-1, 1, 401),
@@ -66,13 +74,17 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Cavity) -> float:
     s_k, s_w = np.sqrt(x.u_k[at]), np.sqrt(x.u_w[at])
     total = 0.0
     density = np.exp(-(share**2) / 2) / np.exp(-(share**2) / 2).sum()
-    basis = np.linalg.inv(np.polynomial.hermite_e.hermevander(system.e, len(system.e) - 1))
-    lift = np.polynomial.hermite_e.hermevander(share, len(system.e) - 1) @ basis
-    spread = np.polynomial.legendre.legvander(middle, len(system.v_0) - 1) @ np.linalg.inv(
-        np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1)
+    basis = np.linalg.inv(
+        np.polynomial.hermite_e.hermevander(system.e, len(system.e) - 1)
     )
+    lift = np.polynomial.hermite_e.hermevander(share, len(system.e) - 1) @ basis
+    spread = np.polynomial.legendre.legvander(
+        middle, len(system.v_0) - 1
+    ) @ np.linalg.inv(np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1))
     for weight, of_k, of_w in zip(
-        density, *(lift @ getattr(x, name)[at] @ spread.T for name in ("z_k", "z_w")), strict=True
+        density,
+        *(lift @ getattr(x, name)[at] @ spread.T for name in ("z_k", "z_w")),
+        strict=True,
     ):
         grid = np.linspace(of_k[0] - 6 * s_k, of_k[-1] + 6 * s_k, 250)
         below = scipy.special.ndtr((grid[:, None] - of_w) / s_w).mean(1)
@@ -84,8 +96,8 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Cavity) -> float:
 
 @pytest.mark.parametrize("finite_data", [False, True])
 def test_accuracy_along_a_run(finite_data):
-    """Against brute-force distribution functions, and by sampled logits; variances of logits
-    around their means.
+    """Against brute-force distribution functions, and by sampled logits; variances of
+    logits around their means.
     """
     system = Cavity(FAST, Start.drawn(FAST, 1, np.random.default_rng(0)), finite_data)
     rng = np.random.default_rng(2)
@@ -97,11 +109,16 @@ def test_accuracy_along_a_run(finite_data):
             found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=1e-3
         )
         of, seen = np.multiply.outer(system.of_share, system.of_v), system.observe()
-        for name, z, u in (("other", x.z_w[0], x.u_w[0]), ("correct", x.z_k[0], x.u_k[0])):
+        for name, z, u in (
+            ("other", x.z_w[0], x.u_w[0]),
+            ("correct", x.z_k[0], x.u_k[0]),
+        ):
             mean = (of * z).sum((1, 2))
             within = (of * (z - mean[:, None, None]) ** 2).sum((1, 2)) + u
             # The same sums in another order.
-            assert seen[f"variance_{name}"][0] == pytest.approx(within.mean() + mean.var(), 1e-9)
+            assert seen[f"variance_{name}"][0] == pytest.approx(
+                within.mean() + mean.var(), 1e-9
+            )
         if not finite_data:
             n = 60_000
             between = [
@@ -110,18 +127,28 @@ def test_accuracy_along_a_run(finite_data):
                 )
                 for name in ("z_k", "z_w")
             ]
-            right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(x.u_k[0, 1])
+            right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(
+                x.u_k[0, 1]
+            )
             wrong = between[1](rng.uniform(-1, 1, (n, FAST.N - 1)))
             wrong += rng.normal(size=wrong.shape) * np.sqrt(x.u_w[0, 1])
             hits = right > wrong.max(1)
-            assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 1e-3  # as above
+            assert (
+                abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 1e-3
+            )  # as above
         for _ in range(250):
-            system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
+            system.state = [
+                y + rate for y, rate in zip(system.state, system.rates(), strict=True)
+            ]
 
 
 def test_share_of_columns_in_a_training_set():
     """Scatter of how often (action, state) occurs among n sequences, counted."""
-    p, rng, repeats = Parameters(N=8, d_g=8, L=4, n_train=500), np.random.default_rng(6), 400
+    p, rng, repeats = (
+        Parameters(N=8, d_g=8, L=4, n_train=500),
+        np.random.default_rng(6),
+        400,
+    )
     squares = []
     for _ in range(repeats):
         perms = rng.permuted(np.broadcast_to(np.arange(p.N), (p.d_g, p.N)), axis=1)

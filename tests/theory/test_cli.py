@@ -15,8 +15,8 @@ import pytest
 
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.runtime import cli
 
 matplotlib.use("Agg")
@@ -25,8 +25,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def call(capsys, tmp_path, monkeypatch):
-    """Run a command's main as the shell would, in an empty working directory: (exit code, stdout,
-    stderr).
+    """Run a command's main as the shell would, in an empty working directory: (exit
+    code, stdout, stderr).
 
     Warnings would appear on stderr, so they are errors here.
     """
@@ -51,17 +51,26 @@ def test_onset_table(call):
     code, out, err = call(onset.main)
     assert (code, err) == (0, "")
     values = dict(re.findall(r"^(\w+)  +(\S+)", out, re.MULTILINE))
-    head, row = (line for line in out.splitlines() if re.match("quantity|alpha_half", line))
+    head, row = (
+        line for line in out.splitlines() if re.match("quantity|alpha_half", line)
+    )
     columns = dict(zip(head.split(), re.split("  +", row), strict=True))
-    assert float(columns["value"]) == float(values["alpha_half"]) and columns["unit"] == "alpha"
+    assert (
+        float(columns["value"]) == float(values["alpha_half"])
+        and columns["unit"] == "alpha"
+    )
     assert float(values["c_omega"]) == pytest.approx(
         2.28348746823, rel=1e-9
     )  # printed to ten digits
     assert float(values["alpha_half"]) == pytest.approx(2.452067489993, rel=1e-9)
-    assert float(values["T_alpha"]) == pytest.approx(np.sqrt(2 / 2.28348746823) / 0.5, rel=1e-9)
+    assert float(values["T_alpha"]) == pytest.approx(
+        np.sqrt(2 / 2.28348746823) / 0.5, rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("words", ["--set N=8 L=4", "--set N=8,L=4", "--set N=8 --set L=4"])
+@pytest.mark.parametrize(
+    "words", ["--set N=8 L=4", "--set N=8,L=4", "--set N=8 --set L=4"]
+)
 def test_several_parameters_in_the_ways_that_people_type_them(call, words):
     """All are the same; the model may stand before or after."""
     printed = {
@@ -83,11 +92,19 @@ def test_a_file_without_its_ending_is_named(call, tmp_path, monkeypatch):
 def test_onset_json(call):
     """One object with the numbers at the top level and the parameters they belong to."""
     code, out, err = call(
-        onset.main, "state_tracking", "--json", "--preset", "table_2", "--set", "eta=0.25"
+        onset.main,
+        "state_tracking",
+        "--json",
+        "--preset",
+        "table_2",
+        "--set",
+        "eta=0.25",
     )
     found = json.loads(out)
     assert (code, err, found["model"]) == (0, "", "state_tracking")
-    assert found["c_omega"] == pytest.approx(0.98982727567, rel=1e-10)  # digits on record
+    assert found["c_omega"] == pytest.approx(
+        0.98982727567, rel=1e-10
+    )  # digits on record
     assert found["T_alpha"] == pytest.approx(
         np.sqrt(2 / found["c_omega"]) / 0.25, rel=1e-14
     )  # rounding
@@ -114,7 +131,9 @@ def test_never_emerges(call, settings):
     "end", ["1e6", *(pytest.param(x, marks=pytest.mark.slow) for x in ("0.5", "100"))]
 )
 def test_run_length(call, end):
-    """--alpha sets the length of the curves, however long; the numbers do not depend on it."""
+    """--alpha sets the length of the curves, however long; the numbers do not depend on
+    it.
+    """
     code, out, err = call(onset.main, "--alpha", end, "--plot", "figure.png")
     assert (code, err) == (0, "")
     assert re.search(r"^alpha_half +2\.45206749 ", out, re.MULTILINE)
@@ -144,9 +163,14 @@ def test_plot_into_a_file(call, tmp_path):
     ids=str,
 )
 def test_plot_without_a_display(call, tmp_path, settings):
-    """Without a file name and a display, a file of a fixed name in the working directory."""
+    """Without a file name and a display, a file of a fixed name in the working
+    directory.
+    """
     code, out, _ = call(
-        onset.main, "state_tracking", "--plot", *(a for s in settings for a in ("--set", s))
+        onset.main,
+        "state_tracking",
+        "--plot",
+        *(a for s in settings for a in ("--set", s)),
     )
     assert code == 0 and out.splitlines()[-1] == "onset_state_tracking.png"
     assert (tmp_path / "onset_state_tracking.png").read_bytes()[:8] == PNG
@@ -166,9 +190,15 @@ WRONG = {
         ["--preset", "tabel_2"],
         "--preset tabel_2: must be one of table_1, table_2, demo, words_a5, words_s5; did",
     ),
-    "an unknown parameter": (["--set", "etta=1"], "etta: unknown parameter; did you mean 'eta'"),
+    "an unknown parameter": (
+        ["--set", "etta=1"],
+        "etta: unknown parameter; did you mean 'eta'",
+    ),
     "a value out of range": (["--set", "N=1"], "N = 1: must be >= 2"),
-    "a value of the wrong kind": (["--set", "N=many"], "N = 'many': must be a whole number"),
+    "a value of the wrong kind": (
+        ["--set", "N=many"],
+        "N = 'many': must be a whole number",
+    ),
     "a very long number": (["--set", "N=" + "9" * 400], "N = 999"),
     "no value": (["--set", "N"], "--set N: must be NAME=VALUE"),
     "a missing argument": (["--set"], "--set: expected one argument"),
@@ -177,9 +207,18 @@ WRONG = {
         "d_g = 32: must be <= N! = 6",
     ),
     "a run of no length": (["--alpha", "0"], "--alpha 0: must be positive and finite"),
-    "a run of no length in time": (["--until", "0"], "--until 0: must be positive and finite"),
-    "two lengths of a run": (["--until", "1", "--alpha", "1"], "says the same as --until"),
-    "a run of no number": (["--alpha", "nan"], "--alpha nan: must be positive and finite"),
+    "a run of no length in time": (
+        ["--until", "0"],
+        "--until 0: must be positive and finite",
+    ),
+    "two lengths of a run": (
+        ["--until", "1", "--alpha", "1"],
+        "says the same as --until",
+    ),
+    "a run of no number": (
+        ["--alpha", "nan"],
+        "--alpha nan: must be positive and finite",
+    ),
     "a run of no sense": (["--alpha", "long"], "invalid float value: 'long'"),
     "an unknown flag": (["--jsno"], "unknown flag --jsno"),
 }
@@ -207,14 +246,18 @@ def test_unwritable_target(call, tmp_path):
 def test_listing(call, every, monkeypatch):
     """All models with all equations; of two models in short."""
     if not every:
-        some = {n: registry.MODELS[n] for n in ("state_tracking", "positional_semantic")}
+        some = {
+            n: registry.MODELS[n] for n in ("state_tracking", "positional_semantic")
+        }
         monkeypatch.setattr(registry, "MODELS", some)
     code, out, err = call(listing.main, "--wide")
     assert (code, err) == (0, "")
     for model in registry.MODELS.values():
         assert f"{model.name}: {model.title}" in out
         for e in model.wing("theory").equations().values():
-            assert re.search(rf"^{e.name} +{re.escape(e.reference)} +{e.status}", out, re.MULTILINE)
+            assert re.search(
+                rf"^{e.name} +{re.escape(e.reference)} +{e.status}", out, re.MULTILINE
+            )
     assert (
         max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0
     )  # no trailing blanks
@@ -234,7 +277,13 @@ def test_words_stay_words(call, tmp_path):
     code, out, _ = call(listing.main, str(path))
     assert code == 0 and "population_loss = " in out and "noise_level" in out
     code, out, _ = call(listing.main, "state_tracking")
-    assert code == 0 and "α_star = " in out and "c_ω" in out and "zₖ" in out and "z_k̅" in out
+    assert (
+        code == 0
+        and "α_star = " in out
+        and "c_ω" in out
+        and "zₖ" in out
+        and "z_k̅" in out
+    )
 
 
 def test_listing_in_latex(call):
@@ -244,7 +293,9 @@ def test_listing_in_latex(call):
 
 
 @pytest.mark.parametrize(
-    "models", [["positional_semantic"], pytest.param([], marks=pytest.mark.slow)], ids=str
+    "models",
+    [["positional_semantic"], pytest.param([], marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_listing_as_json(call, models):
     """What the table shows, and the LaTeX; of all models, where none is named."""
@@ -254,17 +305,25 @@ def test_listing_as_json(call, models):
     for name, model in found.items():
         equations = registry.find(name).wing("theory").equations()
         assert [e["name"] for e in model["equations"]] == list(equations)
-        assert all(e["latex"] == equations[e["name"]].latex() for e in model["equations"])
+        assert all(
+            e["latex"] == equations[e["name"]].latex() for e in model["equations"]
+        )
     assert call(listing.main, "nosuch")[0] == 2
 
 
 def test_processes(forked):
-    """The commands as typed, with clean stderr; wrong input ends in exit code 2 and one line."""
+    """The commands as typed, with clean stderr; wrong input ends in exit code 2 and one
+    line.
+    """
     done = forked("theory.onset", "--json", "--set", "R_0=1e4")
     assert done.returncode == 0 and json.loads(done.stdout)["alpha_half"] is None
     assert done.stderr.startswith("note: ") and done.stderr.count("\n") == 1
     done = forked("theory.onset", "--set", "L=0")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: L = 0: must be >= 1\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "error: L = 0: must be >= 1\n",
+    )
 
 
 def test_reader_that_stops_early(forked):
@@ -288,10 +347,15 @@ def test_an_empty_word_is_no_missing_flag(call):
 
 
 def test_nonsense_is_not_repeated_whole(call, monkeypatch):
-    """Eighty characters of what was typed are enough; a path that exists is left as it is."""
+    """Eighty characters of what was typed are enough; a path that exists is left as it
+    is.
+    """
     monkeypatch.setattr(sys, "argv", ["theory.onset", "--set", "x" * 10_000])
     code, _, err = call(onset.main, "--set", "x" * 10_000)
-    assert code == 2 and err == f"error: --set {'x' * cli.LONGEST_ECHO}...: must be NAME=VALUE\n"
+    assert (
+        code == 2
+        and err == f"error: --set {'x' * cli.LONGEST_ECHO}...: must be NAME=VALUE\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["laws", "thresholds", "fidelity", "gradients"])
@@ -299,10 +363,14 @@ def test_a_bare_command_takes_a_model_that_has_an_answer(command, monkeypatch):
     """The first of the registry that does; for another it says which."""
     run, report = (pytest.importorskip(f"verify.{x}") for x in ("command", "report"))
     asked = []
-    monkeypatch.setattr(run, "collect", lambda r, _: asked.append(r.model) or report.Report([]))
+    monkeypatch.setattr(
+        run, "collect", lambda r, _: asked.append(r.model) or report.Report([])
+    )
     run.main(command, "", ("quiet",), [])
     assert command in asked[0].checks
     for model in registry.MODELS.values():
         if command not in model.checks:
-            with pytest.raises(ParameterError, match=f"not for {model.name}.*{asked[0].name}"):
+            with pytest.raises(
+                ParameterError, match=f"not for {model.name}.*{asked[0].name}"
+            ):
                 run.main(command, "", ("quiet",), [model.name])

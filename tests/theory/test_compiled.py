@@ -6,8 +6,8 @@ SOURCE = "x = 1\n"
 
 
 def test_only_the_source_itself_is_taken_from_the_cache(tmp_path, monkeypatch):
-    """A file of its name with other content is written anew; where nothing can be written, code is
-    not kept.
+    """A file of its name with other content is written anew; where nothing can be
+    written, code is not kept.
     """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
     first = compiled.module(SOURCE)

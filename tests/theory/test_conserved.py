@@ -1,5 +1,5 @@
-"""Conserved quantities of flows, linearisation at the start, and flows with a clamped order
-parameter.
+"""Conserved quantities of flows, linearisation at the start, and flows with a clamped
+order parameter.
 """
 
 import numpy as np
@@ -7,15 +7,15 @@ import pytest
 import sympy as sp
 from later import Later
 
-from theory.dynamics import conserved
-from theory.symbols.algebra import vanishes
 from theory.associative_memory.factual_recall import Parameters, dynamics, timescales
 from theory.associative_memory.k_hop import overlaps
+from theory.call.parameters import ParameterError
+from theory.dynamics import conserved
 from theory.dynamics.flow import Flow
 from theory.induction_heads import dynamics as induction
-from theory.call.parameters import ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow as tracking
+from theory.symbols.algebra import vanishes
 
 x, y, z = sp.symbols("x y z", real=True)
 m_1, m_2 = overlaps.flow(2).state
@@ -27,14 +27,29 @@ def toy(*rates, **more):
     """Flow of x, y, z from (0.5, 0.4, 0.3)."""
     state = (x, y, z)[: len(rates)]
     start = dict(zip(state, (sp.Rational(k, 10) for k in (5, 4, 3)), strict=False))
-    return Flow("toy", T, dict(zip(state, rates, strict=True)), start, "textbook", "exact", **more)
+    return Flow(
+        "toy",
+        T,
+        dict(zip(state, rates, strict=True)),
+        start,
+        "textbook",
+        "exact",
+        **more,
+    )
 
 
 COMMON = 1 / (1 + sp.exp(x * y))
-KNOWN = {  # flow, and what is known of it: typed, or derived by the model on a road of its own
+# flow, and what is known of it: typed, or derived by the model on a road of its own
+KNOWN = {
     "pendulum": (lambda: toy(-RATE * y, x), lambda: [x**2 + RATE * y**2]),
-    "softmax": (lambda: toy(COMMON * (N - 1) / N, -COMMON / N), lambda: [x + (N - 1) * y]),
-    "frozen": (lambda: toy(y * COMMON, x * COMMON, sp.S.Zero), lambda: [z, x**2 - y**2]),
+    "softmax": (
+        lambda: toy(COMMON * (N - 1) / N, -COMMON / N),
+        lambda: [x + (N - 1) * y],
+    ),
+    "frozen": (
+        lambda: toy(y * COMMON, x * COMMON, sp.S.Zero),
+        lambda: [z, x**2 - y**2],
+    ),
     "nothing moves": (lambda: toy(sp.S.Zero, sp.S.Zero), lambda: [x, y]),
     "predator and prey": (
         lambda: toy(x - x * y, RATE * (x * y - y)),
@@ -46,35 +61,52 @@ KNOWN = {  # flow, and what is known of it: typed, or derived by the model on a 
         dynamics.flow,
         lambda: [dynamics.conserved(part) for part in dynamics.PARTS],
     ),
-    "induction heads": (induction.flow, lambda: [induction.equations()["invariant"].rhs]),
+    "induction heads": (
+        induction.flow,
+        lambda: [induction.equations()["invariant"].rhs],
+    ),
     "state tracking": (
         lambda: tracking("tau"),
         lambda: [exact.first_integral().subs(exact.kappa, exact.steepness())],
     ),
-    "hops mixed": (lambda: overlaps.mixture(2), lambda: [sp.log(1 - m_1**2) - 2 * sp.log(1 - m_2)]),
+    "hops mixed": (
+        lambda: overlaps.mixture(2),
+        lambda: [sp.log(1 - m_1**2) - 2 * sp.log(1 - m_2)],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_known_is_found_and_nothing_else(name):
-    """As many quantities as are known; each of these is a function of those that are found: its
-    gradient adds nothing to theirs.
+    """As many quantities as are known; each of these is a function of those that are
+    found: its gradient adds nothing to theirs.
     """
     flow, expected = KNOWN[name][0](), KNOWN[name][1]()
     found = [e.rhs for e in flow.conserved()]
     assert len(found) == len(expected)
     at = dict(zip(flow.state, sp.symbols("a b c d"), strict=False))
     for one in expected:
-        slopes = sp.Matrix([f.xreplace(at) for f in (*found, one)]).jacobian([*at.values()])
-        numbers = {s: 0.3 + 0.07 * k for k, s in enumerate(sorted(slopes.free_symbols, key=str))}
+        slopes = sp.Matrix([f.xreplace(at) for f in (*found, one)]).jacobian(
+            [*at.values()]
+        )
+        numbers = {
+            s: 0.3 + 0.07 * k
+            for k, s in enumerate(sorted(slopes.free_symbols, key=str))
+        }
         values = np.array(slopes.subs(numbers), float)
-        assert np.linalg.matrix_rank(values, tol=1e-9 * np.abs(values).max()) == len(found)
+        assert np.linalg.matrix_rank(values, tol=1e-9 * np.abs(values).max()) == len(
+            found
+        )
 
 
 def test_nothing_unproved(monkeypatch):
     """What random points allow, and a proof does not."""
     almost = KNOWN["almost"][0]()
-    assert len(conserved._null_space(almost, conserved.ansatz((x, y)), np.random.default_rng(0))[1])
+    assert len(
+        conserved._null_space(
+            almost, conserved.ansatz((x, y)), np.random.default_rng(0)
+        )[1]
+    )
     monkeypatch.setattr(conserved, "vanishes", lambda expr: False)
     assert not toy(-y, x).conserved()
 
@@ -84,11 +116,19 @@ def test_provenance():
     flow = RECALL[0]
     for found in flow.conserved():
         assert found.lhs == dynamics.epsilon**2 and found.status == flow.status
-        assert (found.reference, found.assumptions) == (flow.reference, flow.assumptions)
+        assert (found.reference, found.assumptions) == (
+            flow.reference,
+            flow.assumptions,
+        )
     (one,) = toy(x * z, y * z, z * z).conserved()[:1]
     assert one.rhs.free_symbols <= {x, y, z}
     singular = Flow(
-        "singular", T, {x: x * y, y: y**2}, {x: sp.S.Zero, y: sp.S.One}, "textbook", "exact"
+        "singular",
+        T,
+        {x: x * y, y: y**2},
+        {x: sp.S.Zero, y: sp.S.One},
+        "textbook",
+        "exact",
     )
     assert [e.lhs for e in singular.conserved()] == [sp.Symbol("C_1")]
 
@@ -105,23 +145,34 @@ def test_growth_rates():
         assert all(vanishes(entry) for entry in jacobian * v - rate * v)
     for part in dynamics.PARTS:
         squares = {m.rate**2 for m in modes if part.w in m.direction}
-        assert len(squares) == 1 and vanishes(squares.pop() - timescales.growth_rate(part) ** 2)
+        assert len(squares) == 1 and vanishes(
+            squares.pop() - timescales.growth_rate(part) ** 2
+        )
     numbers = flow.linearised({q.name: 0 for q in flow.state}, p)
     expected = sorted(
-        (float(m.rate.subs({s: p.values()[s.name] for s in m.rate.free_symbols})) for m in modes),
+        (
+            float(m.rate.subs({s: p.values()[s.name] for s in m.rate.free_symbols}))
+            for m in modes
+        ),
         reverse=True,
     )
     assert [m.rate for m in numbers] == pytest.approx(expected, rel=1e-12)
 
 
 def test_about_any_point():
-    """Initial values need not be fixed; blocks of more than two need numbers; rotations."""
+    """Initial values need not be fixed; blocks of more than two need numbers;
+    rotations.
+    """
     (mode, other) = toy(-RATE * y, x).linearised()
     assert {mode.rate, other.rate} == {sp.I * sp.sqrt(RATE), -sp.I * sp.sqrt(RATE)}
     (mode, other) = toy(-x - y, x).linearised()
-    assert vanishes(mode.rate**2 + mode.rate + 1) and vanishes(other.rate + mode.rate + 1)
+    assert vanishes(mode.rate**2 + mode.rate + 1) and vanishes(
+        other.rate + mode.rate + 1
+    )
     cubic = toy(y, z, x + y)
-    with pytest.raises(ParameterError, match="solves an equation of degree 3; give parameters"):
+    with pytest.raises(
+        ParameterError, match="solves an equation of degree 3; give parameters"
+    ):
         cubic.linearised()
     rates = [m.rate for m in cubic.linearised(parameters={})]
     assert rates[0].real == pytest.approx(1.324717957244746) and rates[1].imag != 0

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from theory.equations import digits
-from theory.numbers.balls import Interval
 from theory.call.parameters import ParameterError
+from theory.equations import digits
 from theory.models.registry import TABLE, find
+from theory.numbers.balls import Interval
 from verify.rates import described, length
 
 FILE = Path(__file__).parents[1] / "golden/digits.json"
-LONG = ("k_hop")
-LEAST, SPREAD = 1.0, 1.0  # digits that any formula may lose, and by which machines may differ
+LONG = "k_hop"
+LEAST, SPREAD = (
+    1.0,
+    1.0,
+)  # digits that any formula may lose, and by which machines may differ
 FASTER, SLOWER = 0.8, 1.25  # share of the steps that were frozen
 NOT_ALONG = ()  # a minute to the end of its run; its times are certified
 
@@ -37,13 +40,15 @@ MODELS = [
 
 
 def of_flow(flow, p, end):
-    """Digits lost by the solution of a flow at a time, by order parameter, relative to the largest
-    value before.
+    """Digits lost by the solution of a flow at a time, by order parameter, relative to
+    the largest value before.
     """
     path = flow.solve(p, until=end)
     true = flow.certify(p, until=end)
     sizes = {x.name: float(abs(path[x.name]).max()) for x in flow.state}
-    return {x: digits.lost(float(path[x][-1]), true[x], n) for x, n in sizes.items() if n}
+    return {
+        x: digits.lost(float(path[x][-1]), true[x], n) for x, n in sizes.items() if n
+    }
 
 
 def along(model):
@@ -101,7 +106,9 @@ def compared(found, frozen):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_digits_and_steps_are_the_frozen_ones(name, request):
-    """Of every closed form at the edges of parameters, every time and every flow of a model."""
+    """Of every closed form at the edges of parameters, every time and every flow of a
+    model.
+    """
     frozen = json.loads(FILE.read_text()) if FILE.exists() else {}
     found = measured(find(name))
     if request.config.getoption("freeze") and name not in frozen:
@@ -119,7 +126,13 @@ def test_what_is_lost_is_seen():
     assert digits.lost(1 + 2.0**-40, true) == pytest.approx(13 * 0.30103, abs=1e-6)
     assert digits.lost(1.0, true) == 0 and digits.lost(1.0, true, 0.5) == 0
     flow = {"steps": 100, "lost": {"x": 4.0}}
-    row = {"equations": 3, "numbers": 9, "lost": {"f": 5.0}, "times": {}, "flows": {"own": flow}}
+    row = {
+        "equations": 3,
+        "numbers": 9,
+        "lost": {"f": 5.0},
+        "times": {},
+        "flows": {"own": flow},
+    }
     assert not [*compared(row, row)]
     for other in (
         {"equations": 2},

@@ -1,5 +1,5 @@
-"""What is not the Parameters of a model is refused by each of its functions, in one line that says
-what to type instead.
+"""What is not the Parameters of a model is refused by each of its functions, in one
+line that says what to type instead.
 """
 
 import dataclasses
@@ -8,10 +8,10 @@ import inspect
 import numpy as np
 import pytest
 
-from theory.models import registry
 from theory import state_tracking as st
-from theory.induction_heads import Parameters as Heads
 from theory.call.parameters import BaseParameters, ParameterError
+from theory.induction_heads import Parameters as Heads
+from theory.models import registry
 
 EVERY = pytest.mark.parametrize(
     "model", [pytest.param(m, id=m.name) for m in registry.TABLE.values()]
@@ -26,14 +26,22 @@ class Foreign(BaseParameters):
 
 
 def doors(model):
-    """Functions of a model's theory that take Parameters first, and `solve` of its flows."""
+    """Functions of a model's theory that take Parameters first, and `solve` of its
+    flows.
+    """
     wing = model.wing("theory")
     for name in {*getattr(wing, "__all__", ()), "onset", "predict", "applies"}:
         function = vars(wing).get(name)
-        if inspect.isfunction(function) and "p" in [*inspect.signature(function).parameters][:1]:
+        if (
+            inspect.isfunction(function)
+            and "p" in [*inspect.signature(function).parameters][:1]
+        ):
             yield name, function
     for flow in wing.flows().values():
-        yield f"flow {flow.name}", lambda p, flow=flow: flow.solve(p, **{flow.time.name: 1.0})
+        yield (
+            f"flow {flow.name}",
+            lambda p, flow=flow: flow.solve(p, **{flow.time.name: 1.0}),
+        )
 
 
 def message(call, *values):
@@ -47,19 +55,30 @@ def message(call, *values):
 
 @EVERY
 def test_what_is_no_parameters_is_refused(model):
-    """A class, a word, nothing, Parameters of another model: never a number, never an accident."""
+    """A class, a word, nothing, Parameters of another model: never a number, never an
+    accident.
+    """
     kind = model.wing("theory").Parameters
     other = st.Parameters() if kind is Heads else Heads.emergence()
     for name, call in doors(model):
-        assert f"make one of it: {kind.__module__.partition('.')[0]}" in message(call, kind), name
+        assert f"make one of it: {kind.__module__.partition('.')[0]}" in message(
+            call, kind
+        ), name
         assert "is a str; " in message(call, "demo"), name
         assert "is a NoneType; " in message(call, None), name
-        assert "give Parameters" in message(call, "demo") or "preset" in message(call, "demo"), name
+        assert "give Parameters" in message(call, "demo") or "preset" in message(
+            call, "demo"
+        ), name
         if name != "applies" and not name.startswith("flow"):
             said = message(call, {"unheard_of": 1.0})
             assert "give Parameters" in said or "no value for" in said, name
-        if name in ("onset", "emergence_times", "predict") or name == f"flow {model.name}":
-            assert " needs " in message(call, other) or "its own" in message(call, other), name
+        if (
+            name in ("onset", "emergence_times", "predict")
+            or name == f"flow {model.name}"
+        ):
+            assert " needs " in message(call, other) or "its own" in message(
+                call, other
+            ), name
             message(call, Foreign())
 
 
@@ -77,8 +96,8 @@ def test_the_hint_can_be_typed():
 
 @EVERY
 def test_derived_quantities_are_not_set(model):
-    """Told apart from a misspelled name, with what overrides them; known names are few, the
-    model's own first.
+    """Told apart from a misspelled name, with what overrides them; known names are few,
+    the model's own first.
     """
     kind = model.wing("theory").Parameters
     try:

@@ -35,11 +35,15 @@ def test_times_are_where_drawn_curves_cross(level):
     np.testing.assert_allclose(found.alpha_half, crossed, rtol=1e-3)
     assert found.alpha_half.units == st.emergence_times(p).alpha_half.units
     for name in ("A", "R", "S"):
-        np.testing.assert_allclose(found[f"{name}_0"], curves[name].isel(alpha=0), rtol=1e-9)
+        np.testing.assert_allclose(
+            found[f"{name}_0"], curves[name].isel(alpha=0), rtol=1e-9
+        )
 
 
 def test_students_are_draws():
-    """Times of the shipped students are a sample of the drawn ones, which explain most of it."""
+    """Times of the shipped students are a sample of the drawn ones, which explain most
+    of it.
+    """
     p, runs = ensembles("demo")
     found = st.emergence_times(p, seeds=60)
     measured = first_crossing(runs.A, 0.5).values
@@ -55,9 +59,15 @@ def test_a_run_that_ends_before_and_what_is_refused():
     assert np.isnan(st.emergence_times(P, seeds=3, until=0.1).alpha_half).all()
     assert set(st.emergence_times(P, seeds=3, L=[3, 4]).data_vars) == KNOWN
     for call, said in (
-        (lambda: st.drawn_times(P, 3, level="flow"), "level = 'flow': must be one of dressed"),
+        (
+            lambda: st.drawn_times(P, 3, level="flow"),
+            "level = 'flow': must be one of dressed",
+        ),
         (lambda: st.drawn_times(P, 0), "seeds = 0"),
-        (lambda: st.emergence_times(P, 0.4, seeds=3), "level = 0.4: must be 0.5 with seeds"),
+        (
+            lambda: st.emergence_times(P, 0.4, seeds=3),
+            "level = 0.4: must be 0.5 with seeds",
+        ),
     ):
         with pytest.raises(ParameterError, match=said):
             call()

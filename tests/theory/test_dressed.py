@@ -1,5 +1,5 @@
-"""Dressed theory by independent methods: enumeration in rational arithmetic, Gaussian averages and
-derivatives at high precision, autograd.
+"""Dressed theory by independent methods: enumeration in rational arithmetic, Gaussian
+averages and derivatives at high precision, autograd.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from later import Later
 
 from theory.state_tracking import Parameters, dynamics
-from theory.state_tracking.single_students import dressed
 from theory.state_tracking.model.definitions import pi
-from theory.state_tracking.single_students.dressed import Dressed
 from theory.state_tracking.model.mean_field import participation
-from theory.state_tracking.single_students.realisation import Start
 from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta, g, z_k, zeta
 from theory.state_tracking.model.symbols import m as margin
+from theory.state_tracking.single_students import dressed
+from theory.state_tracking.single_students.dressed import Dressed
+from theory.state_tracking.single_students.realisation import Start
 
 EQUATIONS = Later(dressed.equations)
 TINY = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3)]  # (actions, length)
@@ -41,12 +41,14 @@ def weight_of(action: int, row: list, actions: tuple) -> sp.Expr:
 
 @pytest.mark.parametrize(("actions", "length"), TINY)
 def test_noise_by_enumeration(actions, length):
-    """Variance of a logit over independent entries of M, every sequence of actions counted once."""
+    """Variance of a logit over independent entries of M, every sequence of actions
+    counted once.
+    """
     row = attention_row(length, 1)
     every = list(itertools.product(range(actions), repeat=length))
-    exact = sum(weight_of(a, row, seq) ** 2 for seq in every for a in range(actions)) / sp.Integer(
-        len(every)
-    )
+    exact = sum(
+        weight_of(a, row, seq) ** 2 for seq in every for a in range(actions)
+    ) / sp.Integer(len(every))
     values = {participation: sum(w**2 for w in row), d_g: actions}
     assert EQUATIONS["noise"].rhs.subs(values) == exact * dressed.V
     assert EQUATIONS["spread"].rhs.subs(values) == exact
@@ -56,8 +58,8 @@ def test_noise_by_enumeration(actions, length):
     ("actions", "length", "size"), [(2, 2, 2), (3, 2, 2), (2, 2, 3), (1, 2, 3)]
 )
 def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
-    """dV/dalpha = -2 eta <q s^2> V: second derivative of the loss over all inputs by one entry at M
-    = 0, for every column.
+    """dV/dalpha = -2 eta <q s^2> V: second derivative of the loss over all inputs by
+    one entry at M = 0, for every column.
     """
     draw = random.Random(actions + 10 * size)
     perms = [draw.sample(range(size), size) for _ in range(actions)]
@@ -73,11 +75,19 @@ def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
         for row in rows
     ]
     form = (
-        sum((EQUATIONS["curvature"].rhs * EQUATIONS["spread"].rhs).subs(v) for v in values) / length
+        sum(
+            (EQUATIONS["curvature"].rhs * EQUATIONS["spread"].rhs).subs(v)
+            for v in values
+        )
+        / length
     )
     cost = {}  # second derivative of ln(sum_r e^z_r) - z_y by x, where one logit is w x
     for action, state in itertools.product(range(actions), range(size)):
-        entry, total, count = 0, 0, 0  # the entry (row `entry`, column `state`) of one matrix
+        entry, total, count = (
+            0,
+            0,
+            0,
+        )  # the entry (row `entry`, column `state`) of one matrix
         for seq in itertools.product(range(actions), repeat=length):
             for at in range(size):
                 count += 1
@@ -85,7 +95,9 @@ def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
                     w = weight_of(action, rows[t], seq) if at == state else sp.S.Zero
                     at = perms[seq[t]][at]
                     if (w, at == entry) not in cost:
-                        loss = sp.log(sp.exp(w * x) + size - 1) - (w * x if at == entry else 0)
+                        loss = sp.log(sp.exp(w * x) + size - 1) - (
+                            w * x if at == entry else 0
+                        )
                         cost[w, at == entry] = sp.diff(loss, x, 2).subs(x, 0)
                     total += cost[w, at == entry]
         # Time alpha is epochs / (d_g N).
@@ -103,15 +115,19 @@ def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
 
 
 def gaussian_average(f, size: int, variance, order: int):
-    """Mean of f over `size` independent Gaussians, by a product of Gauss-Hermite rules at working
-    precision.
+    """Mean of f over `size` independent Gaussians, by a product of Gauss-Hermite rules
+    at working precision.
     """
     he = sp.Poly(sp.hermite_prob(order, sp.Symbol("x")))
     nodes = [
         mpmath.mpf(x)
-        for x in mpmath.polyroots([int(c) for c in he.all_coeffs()], maxsteps=200, extraprec=200)
+        for x in mpmath.polyroots(
+            [int(c) for c in he.all_coeffs()], maxsteps=200, extraprec=200
+        )
     ]
-    below = sp.lambdify(sp.Symbol("x"), sp.hermite_prob(order - 1, sp.Symbol("x")), "mpmath")
+    below = sp.lambdify(
+        sp.Symbol("x"), sp.hermite_prob(order - 1, sp.Symbol("x")), "mpmath"
+    )
     weights = [mpmath.factorial(order - 1) / (order * below(x) ** 2) for x in nodes]
     rule = list(zip(nodes, weights, strict=True))
     scale = mpmath.sqrt(variance)
@@ -124,20 +140,25 @@ def gaussian_average(f, size: int, variance, order: int):
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("gap", [-0.7, 0.0, 2.3])
 def test_cost_of_noise_by_gaussian_average(size, gap):
-    """h is the coefficient of v/2 in <ln Z>: what is left falls as v^2, and extrapolation removes
-    it.
+    """h is the coefficient of v/2 in <ln Z>: what is left falls as v^2, and
+    extrapolation removes it.
     """
     with mpmath.workdps(30):
         base = [mpmath.mpf(gap)] + [mpmath.mpf(0)] * (size - 1)
 
         def log_Z(x):
-            return mpmath.log(mpmath.fsum(mpmath.exp(b + y) for b, y in zip(base, x, strict=True)))
+            return mpmath.log(
+                mpmath.fsum(mpmath.exp(b + y) for b, y in zip(base, x, strict=True))
+            )
 
         left = 1 / (1 + mpmath.exp(base[0]) / (size - 1))
         form = EQUATIONS["noise_cost"].lambdify(g, N, modules="mpmath")(left, size)
         level = [
             2
-            * (gaussian_average(log_Z, size, mpmath.mpf(v) / 100, 8) - log_Z([0] * size))
+            * (
+                gaussian_average(log_Z, size, mpmath.mpf(v) / 100, 8)
+                - log_Z([0] * size)
+            )
             / (mpmath.mpf(v) / 100)
             for v in (4, 2, 1)
         ]
@@ -146,15 +167,21 @@ def test_cost_of_noise_by_gaussian_average(size, gap):
             2, abs=0.1
         )  # linear in v; the next order is v = 2% of it
         first = [2 * level[1] - level[0], 2 * level[2] - level[1]]
-        # Third order is left: v^3/8 = 8e-6 at v = 0.04, times a cumulant of order one or less.
+        # Third order is left: v^3/8 = 8e-6 at v = 0.04, times a cumulant of order one
+        # or less.
         assert abs((4 * first[1] - first[0]) / 3 - form) < 8e-6
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_annealed_cost_is_exact(size):
-    """ln <Z> = ln Z + v/2 whatever the size of v, when all logits have the same variance."""
+    """ln <Z> = ln Z + v/2 whatever the size of v, when all logits have the same
+    variance.
+    """
     with mpmath.workdps(30):
-        base, variance = [mpmath.mpf("1.3")] + [mpmath.mpf(0)] * (size - 1), mpmath.mpf("0.3")
+        base, variance = (
+            [mpmath.mpf("1.3")] + [mpmath.mpf(0)] * (size - 1),
+            mpmath.mpf("0.3"),
+        )
 
         def Z(x):
             return mpmath.fsum(mpmath.exp(b + y) for b, y in zip(base, x, strict=True))
@@ -167,18 +194,24 @@ def test_annealed_cost_is_exact(size):
         )
 
 
-NUMBERS = [(3, 2, 1.1, 0.2, 0.3, 0.25), (5, 4, -0.3, 0.1, -0.2, 0.1), (2, 3, 4.0, 0.5, 0.0, 0.4)]
+NUMBERS = [
+    (3, 2, 1.1, 0.2, 0.3, 0.25),
+    (5, 4, -0.3, 0.1, -0.2, 0.1),
+    (2, 3, 4.0, 0.5, 0.0, 0.4),
+]
 
 
 @pytest.mark.parametrize(("size", "actions", "R_", "S_", "zeta_", "V_"), NUMBERS)
 def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_):
-    """Derivatives of the dressed loss by every entry of a row, the loss built anew from a
-    softmax.
+    """Derivatives of the dressed loss by every entry of a row, the loss built anew from
+    a softmax.
     """
     row = [0.5, 0.3, 0.2]
 
     def vector(weights):
-        right = (weights[0] + (1 - weights[0]) / mpmath.mpf(actions)) * (mpmath.mpf(R_) - S_) + S_
+        right = (weights[0] + (1 - weights[0]) / mpmath.mpf(actions)) * (
+            mpmath.mpf(R_) - S_
+        ) + S_
         other = (zeta_ - right) / (size - 1)
         return [right] + [other] * int(size - 1)
 
@@ -215,7 +248,8 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
             margin: z[0] - z[1],
         }
         at |= {
-            x.lhs: x.evaluate(at, "mpmath") for x in (EQUATIONS["noise"], EQUATIONS["noise_cost"])
+            x.lhs: x.evaluate(at, "mpmath")
+            for x in (EQUATIONS["noise"], EQUATIONS["noise_cost"])
         }
         # Central differences at 40 digits are good to about half of them.
         assert (
@@ -233,7 +267,9 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
             )
             if k == 0:
                 form += EQUATIONS["dloss_dpi_margin"].evaluate(at, "mpmath")
-            assert abs(mpmath.diff(loss, tuple(row), order) - form) < mpmath.mpf(10) ** -18
+            assert (
+                abs(mpmath.diff(loss, tuple(row), order) - form) < mpmath.mpf(10) ** -18
+            )
 
 
 def start_of(p: Parameters, seeds: int, **values: float) -> Start:
@@ -252,26 +288,39 @@ def start_of(p: Parameters, seeds: int, **values: float) -> Start:
     )
 
 
-def rotary_attention(p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor) -> torch.Tensor:
-    """Attention (B, L, L) of query places L+1.. on key places 1..L, each vector turned by its place
-    as complex numbers.
+def rotary_attention(
+    p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor
+) -> torch.Tensor:
+    """Attention (B, L, L) of query places L+1.. on key places 1..L, each vector turned
+    by its place as complex numbers.
     """
     query, key = (torch.view_as_complex(w.reshape(len(w), -1, 2)) for w in (W_Q, W_K))
-    omega, place = torch.tensor(p.frequencies), torch.arange(1, 2 * p.L + 1, dtype=torch.float64)
+    omega, place = (
+        torch.tensor(p.frequencies),
+        torch.arange(1, 2 * p.L + 1, dtype=torch.float64),
+    )
     turn = torch.exp(1j * place[:, None] * omega)
     q, k = query[:, None] * turn[p.L :], key[:, None] * turn[: p.L]
-    return torch.softmax((q[:, :, None] * k[:, None].conj()).real.sum(3) / p.d_h**0.5, 2)
+    return torch.softmax(
+        (q[:, :, None] * k[:, None].conj()).real.sum(3) / p.d_h**0.5, 2
+    )
 
 
 def dressed_loss(
     p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Loss per seed and position and the softmax of the mean logits, from vectors of N logits."""
+    """Loss per seed and position and the softmax of the mean logits, from vectors of N
+    logits.
+    """
     R_, S_, zeta_ = (torch.tensor(x)[:, None] for x in (start.R, start.S, start.zeta))
     own, q = at.diagonal(dim1=1, dim2=2), 1 / p.d_g
     right = (own + (1 - own) * q) * R_ + (1 - own) * (1 - q) * S_
     z = torch.cat(
-        [right[..., None], ((zeta_ - right) / (p.N - 1))[..., None].expand(-1, -1, p.N - 1)], 2
+        [
+            right[..., None],
+            ((zeta_ - right) / (p.N - 1))[..., None].expand(-1, -1, p.N - 1),
+        ],
+        2,
     )
     noise = V_[:, None] * ((1 - q) * (at**2).sum(2) + q)
     prob = torch.softmax(z, 2)
@@ -290,8 +339,8 @@ SIZES = [
 
 @pytest.mark.parametrize("p", SIZES, ids=range(len(SIZES)))
 def test_rates_against_autograd(p):
-    """One step of every variable; keys and queries by autograd of the loss, with a constant pull on
-    attention.
+    """One step of every variable; keys and queries by autograd of the loss, with a
+    constant pull on attention.
     """
     start = start_of(p, 3)
     pull = np.random.default_rng(2).normal(size=(3, p.L, p.L))
@@ -319,12 +368,16 @@ def test_rates_against_autograd(p):
             mine, other, rtol=1e-10, atol=1e-13
         )  # float64, some 1e3 operations
     seen = system.observe()
-    np.testing.assert_allclose(seen["loss"], loss.detach().mean(1), rtol=1e-12)  # rounding
+    np.testing.assert_allclose(
+        seen["loss"], loss.detach().mean(1), rtol=1e-12
+    )  # rounding
     np.testing.assert_allclose(seen["A"], own.mean(1), rtol=1e-12)
 
 
 def test_rates_against_the_equations():
-    """R and S follow (15b, c) with the attention and g of every position, V its own equation."""
+    """R and S follow (15b, c) with the attention and g of every position, V its own
+    equation.
+    """
     p, paper = P.replace(N=5, d_g=4), dynamics.flow().equations()
     start = start_of(p, 3)
     system = Dressed(p, start)
@@ -337,7 +390,9 @@ def test_rates_against_the_equations():
     for k, name in ((2, "dR_dalpha"), (3, "dS_dalpha")):
         rate = paper[name].evaluate(values).mean(1)
         np.testing.assert_allclose(found[k] * p.d_g * p.N, rate, rtol=1e-13)  # rounding
-    spread = EQUATIONS["spread"].evaluate({participation: (at**2).sum(2).numpy(), d_g: p.d_g})
+    spread = EQUATIONS["spread"].evaluate(
+        {participation: (at**2).sum(2).numpy(), d_g: p.d_g}
+    )
     curvature = EQUATIONS["curvature"].evaluate(values)
     rate = EQUATIONS["dV_dalpha"].evaluate(
         p.values() | {"spread": spread, "curvature": curvature, dressed.V: V_.numpy()}

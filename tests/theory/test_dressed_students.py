@@ -11,17 +11,21 @@ import xarray as xr
 from test_dressed import EQUATIONS, P
 
 from theory.state_tracking import Parameters
+from theory.state_tracking.model.symbols import N, n_train
 from theory.state_tracking.single_students import dressed
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.dressed import Dressed
-from theory.state_tracking.single_students.integrate import data_scatter, half_times, solve
+from theory.state_tracking.single_students.integrate import (
+    data_scatter,
+    half_times,
+    solve,
+)
 from theory.state_tracking.single_students.realisation import Start
-from theory.state_tracking.model.symbols import N, n_train
 
 
 def force_samples(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
-    """Forces of single positions on one attention entry of an untrained student, whose softmax is
-    taken as uniform.
+    """Forces of single positions on one attention entry of an untrained student, whose
+    softmax is taken as uniform.
     """
     M = rng.uniform(-1, 1, (n, p.N))  # a column, and the right state, for every sample
     return M.mean(1) - M[np.arange(n), rng.integers(p.N, size=n)]
@@ -32,7 +36,9 @@ def test_force_of_one_training_set():
     p = Parameters(N=6, n_train=50)
     x = force_samples(p, np.random.default_rng(3), 40_000) ** 2
     form = (
-        EQUATIONS["force_noise"].evaluate({"V_M": 1 / 3, "N": p.N, "n_train": p.n_train})
+        EQUATIONS["force_noise"].evaluate(
+            {"V_M": 1 / 3, "N": p.N, "n_train": p.n_train}
+        )
         * p.n_train
     )
     error = x.std() / len(x) ** 0.5
@@ -42,8 +48,8 @@ def test_force_of_one_training_set():
 
 
 def test_half_time_is_where_the_curve_crosses():
-    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN; scatter falls
-    as n^-1/2.
+    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN;
+    scatter falls as n^-1/2.
     """
     p = Parameters(N=8, L=4, d_g=8, d_h=16, eta=2.0)
     start = Start.drawn(p, 4, np.random.default_rng(0))
@@ -74,8 +80,8 @@ def test_half_time_is_where_the_curve_crosses():
 
 
 def test_drawn_starts_have_the_moments_of_random_students():
-    """Means and all second moments of (R, S, zeta) against matrices and permutations drawn one by
-    one.
+    """Means and all second moments of (R, S, zeta) against matrices and permutations
+    drawn one by one.
     """
     p, n = P.replace(N=3, d_g=3, d_h=2), 200_000
     rng = np.random.default_rng(11)
@@ -98,7 +104,9 @@ def test_drawn_starts_have_the_moments_of_random_students():
     for i, j in itertools.combinations_with_replacement(range(3), 2):
         x, y = drawn[i] * drawn[j], direct[i] * direct[j]
         error = ((x.var() + y.var()) / n) ** 0.5
-        assert error < 0.0125 * y.mean()  # a mistake of 5% would show at 4 standard errors
+        assert (
+            error < 0.0125 * y.mean()
+        )  # a mistake of 5% would show at 4 standard errors
         assert abs(x.mean() - y.mean()) <= 4 * error, (i, j)
     weights = np.concatenate([start.W_Q.ravel(), start.W_K.ravel()])
     assert scipy.stats.kstest(weights, "uniform", (-1, 2)).pvalue > 6e-5  # 4 sigma
@@ -106,20 +114,25 @@ def test_drawn_starts_have_the_moments_of_random_students():
     assert (
         np.abs(correlation[:4] - np.eye(4, 7)).max() * n**0.5 < 4.5
     )  # the largest of 18 normal numbers
-    assert (start.variance_right == 1 / 3).all() and (start.variance_wrong == 1 / 3).all()
+    assert (start.variance_right == 1 / 3).all() and (
+        start.variance_wrong == 1 / 3
+    ).all()
 
 
 def test_measured_starts_are_those_of_the_data_set():
-    """Values at time 0, per seed, in whatever order the data set has its axes; later times do not
-    matter.
+    """Values at time 0, per seed, in whatever order the data set has its axes; later
+    times do not matter.
     """
     rng, names = (
         np.random.default_rng(0),
         ("R", "S", "zeta", "M_variance_correct", "M_variance_other"),
     )
-    weights = {f"W_{x}_start": (("d_h", "seed"), rng.normal(size=(P.d_h, 4))) for x in "QK"}
+    weights = {
+        f"W_{x}_start": (("d_h", "seed"), rng.normal(size=(P.d_h, 4))) for x in "QK"
+    }
     data = xr.Dataset(
-        weights | {name: (("alpha", "seed"), rng.uniform(0.1, 1, (3, 4))) for name in names}
+        weights
+        | {name: (("alpha", "seed"), rng.uniform(0.1, 1, (3, 4))) for name in names}
     )
     start = Start.measured(data)
     np.testing.assert_array_equal(start.W_Q, data.W_Q_start.values.T)
@@ -142,15 +155,24 @@ def test_seeds_do_not_depend_on_their_company(kind):
     before = [x.copy() for x in vars(start).values()]
     epochs = [0, 7, 8, 40]
     together = solve(kind(p, start), epochs)
-    assert together.A.dims == ("seed", "alpha") and together.sizes == {"seed": 3, "alpha": 4}
+    assert together.A.dims == ("seed", "alpha") and together.sizes == {
+        "seed": 3,
+        "alpha": 4,
+    }
     assert list(together.epoch.values) == epochs
-    np.testing.assert_allclose(together.alpha, np.array(epochs) / (p.d_g * p.N), rtol=1e-15)
+    np.testing.assert_allclose(
+        together.alpha, np.array(epochs) / (p.d_g * p.N), rtol=1e-15
+    )
     for k in range(3):
-        alone = solve(kind(p, Start(*(x[k : k + 1] for x in vars(start).values()))), epochs)
+        alone = solve(
+            kind(p, Start(*(x[k : k + 1] for x in vars(start).values()))), epochs
+        )
         for name in together:
-            # The same operations per seed; library sums may be ordered by the shape, so rounding
-            # may differ.
-            np.testing.assert_allclose(alone[name][0], together[name][k], rtol=1e-12, atol=1e-14)
+            # The same operations per seed; library sums may be ordered by the shape, so
+            # rounding may differ.
+            np.testing.assert_allclose(
+                alone[name][0], together[name][k], rtol=1e-12, atol=1e-14
+            )
     finer = solve(kind(p, start), [*range(9), 40])
     for name in together:
         # Looking does not disturb; how memory is aligned may change the last bit.

@@ -1,6 +1,6 @@
-"""The edges of every argument of every public function of every model: a finite number, one that is
-documented not to be finite, or one line that names the argument. No other error, no warning, no
-silent nan, no work without end.
+"""The edges of every argument of every public function of every model: a finite number,
+one that is documented not to be finite, or one line that names the argument. No other
+error, no warning, no silent nan, no work without end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pytest
 import xarray as xr
 from calls import EXAMPLES, INNER, SPECIAL, example, functions, homes, small
 
-from theory.dynamics.flow import MOST_CALLS, Flow
 from theory.call.parameters import BaseParameters, ParameterError
+from theory.dynamics.flow import MOST_CALLS, Flow
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 EDGES: dict[str, Any] = {
@@ -46,12 +46,16 @@ EDGES: dict[str, Any] = {
     "masked": lambda x: np.ma.masked_array([x, x], [False, True]),
     "dimension": lambda x: xr.DataArray([x, x], dims="edge"),
 }
-UNTIL = "until|alpha|t|run length"  # messages call the length of a run by the model's time
+UNTIL = (
+    "until|alpha|t|run length"  # messages call the length of a run by the model's time
+)
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch) -> None:
-    """An integration that goes nowhere is given up after a tenth of the usual evaluations."""
+    """An integration that goes nowhere is given up after a tenth of the usual
+    evaluations.
+    """
     monkeypatch.setattr(Flow._functions, "__defaults__", (MOST_CALLS / 10,))
 
 
@@ -100,16 +104,24 @@ def dimensions(result: Any) -> set[str]:
 
 
 def call(function: Callable, arguments: Mapping[str, Any]) -> Any:
-    """The result of a call; parameters go by position, as `sweep.over_fields` wants them."""
+    """The result of a call; parameters go by position, as `sweep.over_fields` wants
+    them.
+    """
     first = next(iter(inspect.signature(function).parameters))
     rest = {name: v for name, v in arguments.items() if name != first}
     with warnings.catch_warnings(), within(LIMIT):
         warnings.simplefilter("error")
-        result = function(arguments[first], **rest) if first in arguments else function(**rest)
+        result = (
+            function(arguments[first], **rest)
+            if first in arguments
+            else function(**rest)
+        )
         return list(result) if inspect.isgenerator(result) else result
 
 
-def fault(function: Callable, arguments: Mapping[str, Any], name: str, edge: str) -> str | None:
+def fault(
+    function: Callable, arguments: Mapping[str, Any], name: str, edge: str
+) -> str | None:
     """What is wrong with a call, one of whose arguments is an edge; None if nothing is."""
     try:
         result = call(function, arguments)
@@ -118,7 +130,9 @@ def fault(function: Callable, arguments: Mapping[str, Any], name: str, edge: str
         if "\n" in said:
             return f"several lines: {said!r}"
         names = UNTIL if name == "until" else name
-        return None if re.search(rf"\b({names})\b", said) else f"does not name it: {said}"
+        return (
+            None if re.search(rf"\b({names})\b", said) else f"does not name it: {said}"
+        )
     except (Exception, Late) as error:
         return f"{type(error).__name__}: {error}"
     found, said = list(numbers(result)), inspect.getdoc(function) or ""
@@ -166,7 +180,9 @@ def at_fields(path: str) -> dict[str, str]:
     given = example(path)
     if isinstance(given.get(first), BaseParameters):
         for name, edge, q in allowed(given[first]):
-            names = "|".join([*q.as_dict(), *given])  # what else it does not go with, perhaps
+            names = "|".join(
+                [*q.as_dict(), *given]
+            )  # what else it does not go with, perhaps
             wrong = fault(function, given | {first: q}, names, edge)
             found |= {f"{name} = {edge}": wrong} if wrong else {}
     return found
@@ -182,7 +198,13 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 
 
 # Seconds at some edge, or of derivation before the first.
-LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
+LONG = (
+    "branches",
+    "thresholds",
+    "general.solve",
+    "positional_semantic.onset",
+    "transverse",
+)
 LONG += ("all_weights", "law.", "continue_branch", "low_degree", "solve_regularised")
 LONG += ("fixed_point", "edge.sharpness", "lost_time")
 LONG += ("onset.emergence_times", "critical_items", "linear_attention.drops")
@@ -202,7 +224,9 @@ def test_every_function_has_a_call_that_works(path):
 
 def test_tables_name_what_there_is():
     """No example, no inner part and no mark for long is left of a function that went."""
-    names = [(home, set(vars(importlib.import_module(home)))) for home in sorted(homes())]
+    names = [
+        (home, set(vars(importlib.import_module(home)))) for home in sorted(homes())
+    ]
     for end, parts in INNER.items():
         known = set().union(*(found for home, found in names if home.endswith(end)))
         assert set(parts.split()) <= known, end
@@ -224,7 +248,9 @@ def test_edges_of_fields(path):
     assert at_fields(path) == {}
 
 
-@pytest.mark.parametrize("system", sorted({system for system, _ in functions().values()}))
+@pytest.mark.parametrize(
+    "system", sorted({system for system, _ in functions().values()})
+)
 def test_parameters_hold_edges_or_name_them(system):
     """A field is refused by name in one line, or holds what was given."""
     p = small(system)
@@ -235,4 +261,10 @@ def test_parameters_hold_edges_or_name_them(system):
             except ParameterError as error:
                 assert f"{name} = " in str(error) and "\n" not in str(error), edge
             else:
-                assert held == changed and type(held) in (bool, int, float, str, type(None)), edge
+                assert held == changed and type(held) in (
+                    bool,
+                    int,
+                    float,
+                    str,
+                    type(None),
+                ), edge

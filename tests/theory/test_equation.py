@@ -9,16 +9,28 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.numbers import numeric
-from theory.symbols.algebra import delta_gradient, delta_sum, gaussian_moment, linear_root, proved, vanishes, written_as
-from theory.equations.equation import STATUSES, Equation, table
 from theory.call.parameters import ParameterError
+from theory.equations.equation import STATUSES, Equation, table
+from theory.numbers import numeric
+from theory.symbols.algebra import (
+    delta_gradient,
+    delta_sum,
+    gaussian_moment,
+    linear_root,
+    proved,
+    vanishes,
+    written_as,
+)
 
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
 v, w, M = sp.IndexedBase("v"), sp.IndexedBase("w"), sp.IndexedBase("M")
 TOTAL = Equation(
-    "total", x, y * sp.Sum(sp.exp(v[n]) * w[n], (n, 1, size)) + 1, "nowhere, Eq. (1)", "exact"
+    "total",
+    x,
+    y * sp.Sum(sp.exp(v[n]) * w[n], (n, 1, size)) + 1,
+    "nowhere, Eq. (1)",
+    "exact",
 )
 
 
@@ -31,14 +43,20 @@ def test_status_outside_the_vocabulary_is_refused():
 
 
 def test_a_table_shares_what_its_equations_share():
-    """Origin, status and assumptions of all; what one assumes besides; sides derived when read."""
-    rows = table("nowhere", "all", status="closure", one=(x, y), two=(x, lambda: y**2, "besides"))
+    """Origin, status and assumptions of all; what one assumes besides; sides derived
+    when read.
+    """
+    rows = table(
+        "nowhere", "all", status="closure", one=(x, y), two=(x, lambda: y**2, "besides")
+    )
     assert rows["one"] == Equation("one", x, y, "nowhere", "closure", ("all",))
     assert rows["two"].assumptions == ("all", "besides") and rows["two"].rhs == y**2
 
 
 def test_a_row_gives_its_own_place_and_status():
-    """The place comes third; a status after it holds for this row; what follows is assumed."""
+    """The place comes third; a status after it holds for this row; what follows is
+    assumed.
+    """
     rows = table(
         "paper, {}".format,
         "all",
@@ -47,8 +65,12 @@ def test_a_row_gives_its_own_place_and_status():
         two=(x, y, "Eq. (2)", "closure", "besides"),
         three=(x, y, "Eq. (3)"),
     )
-    assert rows["one"] == Equation("one", x, y, "paper, Eq. (1)", "exact", ("all", "besides"))
-    assert rows["two"] == Equation("two", x, y, "paper, Eq. (2)", "closure", ("all", "besides"))
+    assert rows["one"] == Equation(
+        "one", x, y, "paper, Eq. (1)", "exact", ("all", "besides")
+    )
+    assert rows["two"] == Equation(
+        "two", x, y, "paper, Eq. (2)", "closure", ("all", "besides")
+    )
     assert rows["three"] == Equation("three", x, y, "paper, Eq. (3)", "exact", ("all",))
 
 
@@ -62,17 +84,25 @@ def test_evaluate_by_name_symbol_and_entry():
 
 
 def test_evaluate_sums_over_arrays():
-    """An indexed array takes the last axis of what it is given; everything else broadcasts."""
+    """An indexed array takes the last axis of what it is given; everything else
+    broadcasts.
+    """
     values, weights = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 2.0])
     expected = (np.exp(values) * weights).sum()
     given = {"y": np.array([[1.0], [2.0]]), "size": 3}
     found = TOTAL.evaluate({**given, "v": values, "w": weights})
-    np.testing.assert_array_equal(TOTAL.evaluate({**given, v: values, w: weights}), found)
+    np.testing.assert_array_equal(
+        TOTAL.evaluate({**given, v: values, w: weights}), found
+    )
     np.testing.assert_allclose(
         found, 1 + np.array([[1.0], [2.0]]) * expected, rtol=1e-14
     )  # rounding of a short sum
-    rows = TOTAL.evaluate({"y": 1.0, "v": np.stack([values, values + 1]), "w": weights, "size": 3})
-    np.testing.assert_allclose(rows, 1 + expected * np.array([1.0, np.e]), rtol=1e-14)  # as above
+    rows = TOTAL.evaluate(
+        {"y": 1.0, "v": np.stack([values, values + 1]), "w": weights, "size": 3}
+    )
+    np.testing.assert_allclose(
+        rows, 1 + expected * np.array([1.0, np.e]), rtol=1e-14
+    )  # as above
     with mpmath.workdps(40):
         third = mpmath.mpf(1) / 3
         exact = TOTAL.evaluate(
@@ -84,10 +114,16 @@ def test_evaluate_sums_over_arrays():
 
 
 def test_entries_at_places_and_sums_over_several_indices():
-    """Places and ends of sums are numbers among the others; what lies outside is refused."""
+    """Places and ends of sums are numbers among the others; what lies outside is
+    refused.
+    """
     square = np.arange(1.0, 7).reshape(2, 3)
-    every = Equation("all", x, sp.Sum(M[i, j], (i, 1, size), (j, 1, size + 1)), "nowhere", "exact")
-    assert every.evaluate({"M": square, "size": 2}) == square.sum()  # indices in their order, too
+    every = Equation(
+        "all", x, sp.Sum(M[i, j], (i, 1, size), (j, 1, size + 1)), "nowhere", "exact"
+    )
+    assert (
+        every.evaluate({"M": square, "size": 2}) == square.sum()
+    )  # indices in their order, too
     total = sp.Sum(M[i, j] * v[i], (i, 1, size), (j, 1, size + 1))
     form = Equation(
         "form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere", "exact"
@@ -95,7 +131,9 @@ def test_entries_at_places_and_sums_over_several_indices():
     given = {"M": square, "v": [1, 10], "size": 2, "y": 0.5}
     assert form.evaluate(given | {"k": 1}) == 6 + 150
     assert form.evaluate(given | {"k": 2}) == 6 + 150 + 0.5 * 6
-    with pytest.raises(ParameterError, match=r"M\[1, 3\]: not a place of an array of shape"):
+    with pytest.raises(
+        ParameterError, match=r"M\[1, 3\]: not a place of an array of shape"
+    ):
         form.evaluate(given | {"k": 2, "M": square[:, :2]})
     with pytest.raises(ParameterError, match=r"v\[0\]: not a place"):
         Equation("first", x, v[k], "nowhere", "exact").evaluate({"v": [1.0], "k": 0})
@@ -104,7 +142,9 @@ def test_entries_at_places_and_sums_over_several_indices():
 
 
 def test_moments_of_gaussians():
-    """Powers of one variable have double factorials; odd ones vanish; pairs by their covariance."""
+    """Powers of one variable have double factorials; odd ones vanish; pairs by their
+    covariance.
+    """
     assert [gaussian_moment("x" * n, lambda p, q: y) for n in range(7)] == [
         1,
         0,
@@ -114,7 +154,10 @@ def test_moments_of_gaussians():
         0,
         15 * y**3,
     ]
-    c = {frozenset(pair): sp.Symbol("".join(pair)) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")}
+    c = {
+        frozenset(pair): sp.Symbol("".join(pair))
+        for pair in ("ab", "ac", "ad", "bc", "bd", "cd")
+    }
     found = gaussian_moment("abcd", lambda p, q: c[frozenset((p, q))])
     ab, ac, ad, bc, bd, cd = c.values()
     assert sp.expand(found - ab * cd - ac * bd - ad * bc) == 0
@@ -166,12 +209,16 @@ def test_delta_sum():
 
 
 def test_delta_gradient():
-    """Derivative of a quadratic form with respect to one entry, against the unrolled sum."""
+    """Derivative of a quadratic form with respect to one entry, against the unrolled
+    sum.
+    """
     form = 3 * sp.Sum(M[i, j] * v[i] * w[j], (i, 1, size), (j, 1, size)) / size
     a, b = sp.symbols("a b", integer=True, positive=True)
     assert delta_gradient(form, M[a, b]) == 3 * v[a] * w[b] / size
     unrolled = form.subs(size, 3).doit()
-    assert sp.diff(unrolled, M[2, 3]) == delta_gradient(form, M[a, b]).subs({size: 3, a: 2, b: 3})
+    assert sp.diff(unrolled, M[2, 3]) == delta_gradient(form, M[a, b]).subs(
+        {size: 3, a: 2, b: 3}
+    )
     with pytest.raises(TypeError, match="one sum"):
         delta_gradient(x, M[a, b])
 
@@ -182,7 +229,10 @@ def test_right_hand_side_is_derived_when_read():
     form = Equation("form", x, lambda: derived.append(1) or y**2, "nowhere", "exact")
     assert not derived and form.name == "form"
     assert form.rhs == form.rhs == y**2 and derived == [1]
-    assert pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere", "exact"))) == form
+    assert (
+        pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere", "exact")))
+        == form
+    )
 
 
 @pytest.mark.parametrize(

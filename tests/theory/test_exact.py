@@ -1,5 +1,5 @@
-"""The exact solution: derivation, event times and trajectories against mpmath, the ODE and
-limits.
+"""The exact solution: derivation, event times and trajectories against mpmath, the ODE
+and limits.
 """
 
 from __future__ import annotations
@@ -12,13 +12,27 @@ from later import Later
 from theory import state_tracking
 from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, exact, inversion
+from theory.state_tracking.model.symbols import (
+    A_0,
+    A,
+    L,
+    N,
+    R,
+    S,
+    c_omega,
+    d_g,
+    eta,
+    g,
+    tau,
+)
 from theory.state_tracking.quadrature import NAMES, emergence_time
-from theory.state_tracking.model.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
 
 TABLE_1 = Parameters()
 EQUATIONS = Later(exact.equations)
 RATE = Later(lambda: state_tracking.flow("tau").rhs)
-GENERAL = Parameters(N=7, d_g=5, L=4, d_h=6, eta=0.8, zeta=0.4, A_0=0.3, R_0=0.2, S_0=-0.1)
+GENERAL = Parameters(
+    N=7, d_g=5, L=4, d_h=6, eta=0.8, zeta=0.4, A_0=0.3, R_0=0.2, S_0=-0.1
+)
 DISTINCT = Parameters(N=3, d_g=4, L=4, d_h=8, rope="plain", permutations="distinct")
 CASES = {  # what is run, and to which alpha
     "table_1": (TABLE_1, 12.0),
@@ -44,7 +58,10 @@ CASES = {  # what is run, and to which alpha
 
 def test_constants_of_independent_teachers():
     """At tau = 1/N: kappa = N/(N-1) (d_g-1)/d_g c_omega L, and D moves at eta g A."""
-    found = {q: EQUATIONS[q].rhs.subs(tau, 1 / N) for q in ("kappa", "pace", "off_target_drift")}
+    found = {
+        q: EQUATIONS[q].rhs.subs(tau, 1 / N)
+        for q in ("kappa", "pace", "off_target_drift")
+    }
     expected = {
         "kappa": N / (N - 1) * (d_g - 1) / d_g * c_omega * L,
         "pace": 1,
@@ -57,7 +74,9 @@ def test_constants_of_independent_teachers():
 
 @pytest.mark.parametrize("form", ["first_integral", "A_of_D"])
 def test_first_integral(form):
-    """Derivative along the flow is zero, at any tau; and it is not for another steepness."""
+    """Derivative along the flow is zero, at any tau; and it is not for another
+    steepness.
+    """
     motion = EQUATIONS["first_integral"].rhs
     if form == "A_of_D":  # the same constant, read off A(D)
         motion = sp.log((1 - A) / (1 - A_0)) - sp.log(
@@ -75,16 +94,22 @@ def test_first_integral_along_the_integrator():
     kept = EQUATIONS["first_integral"].evaluate(
         {"kappa": kappa, "A": curve.A, "R": curve.R, "S": curve.S}
     )
-    np.testing.assert_allclose(kept, kept[0], atol=1e-10)  # rtol 1e-12 per step, some hundred steps
+    np.testing.assert_allclose(
+        kept, kept[0], atol=1e-10
+    )  # rtol 1e-12 per step, some hundred steps
 
 
 def test_integrands_are_the_rates():
-    """1/A, S'(D) and the slowness are dT, dS and d alpha over dD of the flow, at 30 digits."""
+    """1/A, S'(D) and the slowness are dT, dS and d alpha over dD of the flow, at 30
+    digits.
+    """
     values = {
         q: sp.Rational(k + 2, 7)
         for k, q in enumerate(
             sorted(
-                set().union(*(e.free_symbols for e in RATE.values())) | {exact.D_0, A_0}, key=str
+                set().union(*(e.free_symbols for e in RATE.values()))
+                | {exact.D_0, A_0},
+                key=str,
             )
         )
     }
@@ -97,7 +122,11 @@ def test_integrands_are_the_rates():
         g: sp.Rational(1, 3),
     }
     rate = {q: e.subs(values) for q, e in RATE.items()}
-    constants = {exact.kappa: "kappa", exact.pace: "pace", exact.drift: "off_target_drift"}
+    constants = {
+        exact.kappa: "kappa",
+        exact.pace: "pace",
+        exact.drift: "off_target_drift",
+    }
     constants = {q: EQUATIONS[name].rhs.subs(values) for q, name in constants.items()}
     speed = constants[exact.pace] * values[eta] * values[g] * values[A]
     assert rate[R] - rate[S] == speed
@@ -109,12 +138,14 @@ def test_integrands_are_the_rates():
         .subs(values)
     )
     assert sp.simplify(rate[S] / speed - slope) == 0
-    of_alpha = EQUATIONS["alpha_of_D"].rhs.diff(exact.D).subs(sp.Function("A")(exact.D), A)
+    of_alpha = (
+        EQUATIONS["alpha_of_D"].rhs.diff(exact.D).subs(sp.Function("A")(exact.D), A)
+    )
     margin = sp.log((values[N] - 1) * (1 / values[g] - 1))  # where g has that value
-    of_alpha = of_alpha.subs(sp.Function("m")(exact.D), margin).subs(constants).subs(values)
+    of_alpha = (
+        of_alpha.subs(sp.Function("m")(exact.D), margin).subs(constants).subs(values)
+    )
     assert sp.simplify(of_alpha - 1 / speed) == 0
-
-
 
 
 @pytest.mark.parametrize(("p", "end"), CASES.values(), ids=CASES)
@@ -125,7 +156,10 @@ def test_trajectory(p, end):
         inversion.solve(p, at),
         state_tracking.flow(p.permutations).solve(p, at=at, alpha=end),
     )
-    assert set(found.data_vars) == set(curve.data_vars) and found.attrs["parameters"] == p.as_json()
+    assert (
+        set(found.data_vars) == set(curve.data_vars)
+        and found.attrs["parameters"] == p.as_json()
+    )
     for q in curve.data_vars:
         np.testing.assert_allclose(
             found[q], curve[q], rtol=1e-9, atol=1e-9
@@ -134,8 +168,8 @@ def test_trajectory(p, end):
 
 
 def test_separatrix():
-    """Just above, A comes back however late; at and below, never; every point gets its own
-    answer.
+    """Just above, A comes back however late; at and below, never; every point gets its
+    own answer.
     """
     p = TABLE_1
     kappa = EQUATIONS["kappa"].evaluate(p.values())
@@ -147,15 +181,21 @@ def test_separatrix():
     assert np.isnan(emergence_time(p.values() | {"R_0": np.nextafter(edge, -1)}))
     # Below, D comes to rest at its dead end and A falls to 0.
     dead = Parameters(R_0=2 * edge)
-    epsilon = EQUATIONS["epsilon"].evaluate(dead.values() | {"D_0": 2 * edge, "kappa": kappa})
-    at_rest = -np.sqrt(EQUATIONS["resting_place"].evaluate({"epsilon": epsilon, "kappa": kappa}))
+    epsilon = EQUATIONS["epsilon"].evaluate(
+        dead.values() | {"D_0": 2 * edge, "kappa": kappa}
+    )
+    at_rest = -np.sqrt(
+        EQUATIONS["resting_place"].evaluate({"epsilon": epsilon, "kappa": kappa})
+    )
     last = inversion.solve(dead, [200.0])
     assert float(last.A[0]) < 1e-12
     assert float((last.R - last.S)[0]) == pytest.approx(at_rest, rel=1e-12)  # rounding
 
 
 def test_beyond_double_precision():
-    """e^m too large for a number: infinite, not never; too small to matter: no complaint."""
+    """e^m too large for a number: infinite, not never; too small to matter: no
+    complaint.
+    """
     times = emergence_time(TABLE_1.values() | {"zeta": np.array([-1e6, 0.0, 1e6])})
     assert np.isinf(times[0]) and 0 < times[2] < times[1]
     still = inversion.solve(Parameters(zeta=-1e6), [0.0, 5.0])
@@ -163,11 +203,12 @@ def test_beyond_double_precision():
 
 
 def test_broadcasting():
-    """Levels against points; a point already there answers 0; attention that cannot move answers
-    never.
+    """Levels against points; a point already there answers 0; attention that cannot
+    move answers never.
     """
     times = emergence_time(
-        TABLE_1.values() | {"eta": np.array([[0.25], [0.5]])}, np.array([0.05, 0.5, 0.9])
+        TABLE_1.values() | {"eta": np.array([[0.25], [0.5]])},
+        np.array([0.05, 0.5, 0.9]),
     )
     assert times.shape == (2, 3) and (times[:, 0] == 0).all()
     np.testing.assert_allclose(
@@ -196,7 +237,9 @@ def test_wrong_input(change, level, message):
         emergence_time(TABLE_1.values() | change, level)
     if change:  # numbers of one's own, which know of no Parameters
         with pytest.raises(ParameterError, match=message):
-            emergence_time({**{n: float(TABLE_1.values()[n]) for n in NAMES}, **change}, level)
+            emergence_time(
+                {**{n: float(TABLE_1.values()[n]) for n in NAMES}, **change}, level
+            )
 
 
 @pytest.mark.parametrize(
@@ -219,7 +262,3 @@ def test_missing_name():
     for name in NAMES:
         with pytest.raises(ParameterError, match=f"no value for {name}$"):
             emergence_time({q: x for q, x in TABLE_1.values().items() if q != name})
-
-
-
-

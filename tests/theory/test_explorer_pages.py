@@ -14,11 +14,11 @@ from simulate.store import runs as store
 from tests.damage import damaged
 from theory import explore
 from theory import explorer as build
-from theory.explorer import sliders
 from theory.call.parameters import ParameterError
+from theory.call.scope import FULL_BATCH
+from theory.explorer import sliders
 from theory.models.registry import find
 from theory.runtime import sealed
-from theory.call.scope import FULL_BATCH
 
 
 def numbers_of(text, name):
@@ -37,8 +37,8 @@ def test_a_page_is_small_and_whole(model, p):
 
 
 def test_what_is_no_product_is_left_out():
-    """c_omega is a product of functions of N, d_g and L, and none of d_h and L: one of the two
-    has no slider.
+    """c_omega is a product of functions of N, d_g and L, and none of d_h and L: one of
+    the two has no slider.
     """
     p = find("state_tracking").wing("theory").Parameters()
     flow = find("state_tracking").wing("theory").flows()["state_tracking"]
@@ -49,8 +49,8 @@ def test_what_is_no_product_is_left_out():
 
 
 def test_sliders_keep_within_the_scope_of_the_flow():
-    """A larger learning rate would need fewer steps than a flow describes; what a limit says is
-    kept for all fields that it reads.
+    """A larger learning rate would need fewer steps than a flow describes; what a limit
+    says is kept for all fields that it reads.
     """
     model = find("state_tracking")
     p = model.wing("theory").Parameters()
@@ -73,7 +73,9 @@ def test_differences_are_followed():
 
 
 def test_students_are_drawn_behind(tmp_path):
-    """Of a file, thinned, with the sliders at its parameters; other files are refused in a line."""
+    """Of a file, thinned, with the sliders at its parameters; other files are refused
+    in a line.
+    """
     model = find("state_tracking")
     p = model.wing("theory").Parameters(L=6)
     runs = xr.Dataset(
@@ -91,7 +93,9 @@ def test_students_are_drawn_behind(tmp_path):
     L = numbers_of(text, "L")
     assert L["values"][L["start"]] == 6
     np.savez(tmp_path / "arrays.npz", A=runs.A)
-    with pytest.raises(ParameterError, match=r"arrays\.npz: is no netCDF file of students \("):
+    with pytest.raises(
+        ParameterError, match=r"arrays\.npz: is no netCDF file of students \("
+    ):
         build.page(model, model.wing("theory").Parameters(), tmp_path / "arrays.npz")
     runs.rename(A="B").drop_vars("loss").to_netcdf(tmp_path / "other.nc")
     for file in ("other.nc", "missing.nc"):
@@ -101,8 +105,8 @@ def test_students_are_drawn_behind(tmp_path):
 
 @pytest.mark.parametrize(("model", "p"), CASES)
 def test_pages_open_where_a_flow_describes_the_student(model, p):
-    """With default parameters, or with those of a preset; where no preset is described, the page is
-    refused, and says what to set.
+    """With default parameters, or with those of a preset; where no preset is described,
+    the page is refused, and says what to set.
     """
     start, described = build.opening(model), 0
     flows = model.wing("theory").flows()
@@ -118,7 +122,8 @@ def test_pages_open_where_a_flow_describes_the_student(model, p):
 
 # Bytes: 59,000 and 78,000 when these were set.
 @pytest.mark.parametrize(
-    ("places", "most"), [(FEW, 100_000), pytest.param(ALL, 200_000, marks=pytest.mark.slow)]
+    ("places", "most"),
+    [(FEW, 100_000), pytest.param(ALL, 200_000, marks=pytest.mark.slow)],
 )
 def test_command(places, most, tmp_path, monkeypatch):
     """Writes one file; a model with nothing to draw is refused in a line."""
@@ -136,9 +141,15 @@ def test_command(places, most, tmp_path, monkeypatch):
 
 
 def test_damaged_students_are_not_drawn(tmp_path):
-    """A run of this toolkit with another bit, words for numbers, parameters of another type."""
+    """A run of this toolkit with another bit, words for numbers, parameters of another
+    type.
+    """
     model = find("state_tracking")
-    p, file, rng = model.wing("theory").Parameters(L=6), tmp_path / "runs.nc", random.Random(0)
+    p, file, rng = (
+        model.wing("theory").Parameters(L=6),
+        tmp_path / "runs.nc",
+        random.Random(0),
+    )
     run = xr.Dataset(
         {"A": (("seed", "alpha"), np.random.default_rng(0).random((2, 40)))},
         {"seed": [0, 1], "alpha": np.linspace(0, 4, 40)},
@@ -156,7 +167,10 @@ def test_damaged_students_are_not_drawn(tmp_path):
             refused += 1
             assert str(file) in str(error) and "\n" not in str(error)
     assert refused > 40
-    odd = [run.assign(A=run.A.astype(str)), run.assign_coords(alpha=run.alpha.astype(str))]
+    odd = [
+        run.assign(A=run.A.astype(str)),
+        run.assign_coords(alpha=run.alpha.astype(str)),
+    ]
     odd += [run.assign_attrs(parameters=said) for said in ("[1]", "{", "[" * 10**4, 3)]
     for other in odd:
         store.write(other.assign_attrs(kind="foreign"), file)

@@ -1,5 +1,5 @@
-"""Factual recall: brute force over answers, conserved quantities, hitting times by independent
-methods, the command.
+"""Factual recall: brute force over answers, conserved quantities, hitting times by
+independent methods, the command.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, SUBJECT
 from theory.associative_memory.factual_recall.timescales import constants
-from theory.numbers.numeric import function
 from theory.call.parameters import ParameterError
+from theory.numbers.numeric import function
 
 EQ = Later(equations)
 REFERENCE = {
@@ -40,8 +40,8 @@ REFERENCE = {
 
 @pytest.mark.parametrize(("relations", "answers"), [(2, 2), (3, 4), (5, 3)])
 def test_normalisation_by_counting(relations, answers):
-    """Sum of exponentials over all R D answers, rationally: relation 0, answer 0 right, one subject
-    answer per relation.
+    """Sum of exponentials over all R D answers, rationally: relation 0, answer 0 right,
+    one subject answer per relation.
     """
     ex, ey = sp.Rational(7, 3), sp.Rational(5, 4)
     total = sum(
@@ -63,13 +63,22 @@ def test_normalisation_by_counting(relations, answers):
 
 def test_printed_plateau_and_start():
     """ln D and ln(R D), of four relations with eight answers and of three with five."""
-    for p, answers, total in ((Parameters(), 8, 32), (Parameters(S=15, R=3, D=5), 5, 15)):
-        assert EQ["plateau"].evaluate(p.values()) == pytest.approx(np.log(answers), rel=1e-15)
-        assert EQ["initial_loss"].evaluate(p.values()) == pytest.approx(np.log(total), rel=1e-15)
+    for p, answers, total in (
+        (Parameters(), 8, 32),
+        (Parameters(S=15, R=3, D=5), 5, 15),
+    ):
+        assert EQ["plateau"].evaluate(p.values()) == pytest.approx(
+            np.log(answers), rel=1e-15
+        )
+        assert EQ["initial_loss"].evaluate(p.values()) == pytest.approx(
+            np.log(total), rel=1e-15
+        )
 
 
 def test_flow_keeps_its_invariants():
-    """w^2 - c delta^2 = epsilon^2 along the integrated flow, until rounding of w^2 hides it."""
+    """w^2 - c delta^2 = epsilon^2 along the integrated flow, until rounding of w^2
+    hides it.
+    """
     p = Parameters(epsilon=0.05)
     curve = flow().solve(p, t=400.0)
     for part, letter in zip(PARTS, "rs", strict=True):
@@ -88,8 +97,8 @@ def test_flow_keeps_its_invariants():
 @pytest.mark.parametrize("epsilon", [1e-100, 1e-5, 1e-2, 0.3, 1.0])
 @pytest.mark.parametrize("part", PARTS, ids=["relation", "subject"])
 def test_hitting_time_by_mpmath(part, epsilon):
-    """Quadrature in double precision against the defining integral at 30 digits, at any initial
-    weight.
+    """Quadrature in double precision against the defining integral at 30 digits, at any
+    initial weight.
     """
     p = Parameters(S=8, R=3, D=4, epsilon=epsilon)
     v = constants(p, part)
@@ -125,8 +134,8 @@ def test_reference_run_on_record():
     [(16, 4, 8, 1e-5, "flat"), (8, 4, 8, 0.3, "overlap"), (2, 8, 2, 1e-5, "none")],
 )
 def test_notes_on_the_plateau(subjects, relations, answers, epsilon, kind):
-    """A note where the subject comes first, one where both transitions overlap, none where the
-    plateau is flat.
+    """A note where the subject comes first, one where both transitions overlap, none
+    where the plateau is flat.
     """
     found = onset(Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon))
     numbers = found.numbers
@@ -142,13 +151,18 @@ def test_notes_on_the_plateau(subjects, relations, answers, epsilon, kind):
     assert len(found.notes) == len(words) and all(
         w in note for w, note in zip(words, found.notes, strict=True)
     )
-    # What overlaps is no plateau: half way between the halves the flow is off ln D, else on it.
+    # What overlaps is no plateau: half way between the halves the flow is off ln D,
+    # else on it.
     middle = (
-        (numbers["steps_relation_50"] + numbers["steps_subject_50"]) / 2 * numbers["learning_rate"]
+        (numbers["steps_relation_50"] + numbers["steps_subject_50"])
+        / 2
+        * numbers["learning_rate"]
     )
     if kind != "none":
         curve = flow().solve(
-            Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon), at=[middle], t=middle
+            Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon),
+            at=[middle],
+            t=middle,
         )
         assert (abs(float(curve.loss[0]) - np.log(answers)) < 0.05) == (kind == "flat")
 
@@ -164,8 +178,8 @@ def test_closed_form_holds_as_the_start_shrinks():
 
 @pytest.mark.parametrize("sizes", [(8, 2, 4), (4, 2, 4), (8, 4, 4), (8, 2, 8)])
 def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
-    """What the exact times add between two tiny starts is what the leading logarithm adds; the rest
-    does not depend on the start.
+    """What the exact times add between two tiny starts is what the leading logarithm
+    adds; the rest does not depend on the start.
     """
     lengths = []
     for epsilon in (1e-80, 1e-60):
@@ -178,7 +192,9 @@ def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
         lead = EQ["plateau_length"].evaluate({"epsilon": epsilon, **rates})
         lengths.append((subject - relation, lead))
     (exact, lead), (sooner, less) = lengths
-    assert exact - sooner == pytest.approx(lead - less, rel=1e-9)  # quadrature, 1e-12 of the times
+    assert exact - sooner == pytest.approx(
+        lead - less, rel=1e-9
+    )  # quadrature, 1e-12 of the times
     assert lead > less > 0
 
 
@@ -195,25 +211,30 @@ def test_shares_of_the_loss_at_hitting_times(sizes, share):
 
 
 def test_late_decay():
-    """Losses of both parts approach (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln
-    ln t / ln t; they are the whole loss, which vanishes.
+    """Losses of both parts approach (K-1)/(2 lambda K t ln(2 lambda K t)), corrections
+    of order ln ln t / ln t; they are the whole loss, which vanishes.
     """
     p = Parameters(epsilon=0.1)
     times = [1e5, 1e7]
     curve = flow().solve(p, t=times[-1], at=times)
     assert (np.diff(curve.loss) < 0).all() and curve.loss[-1] < 1e-5
-    np.testing.assert_allclose(curve.loss, curve.loss_relation + curve.loss_subject, rtol=1e-9)
+    np.testing.assert_allclose(
+        curve.loss, curve.loss_relation + curve.loss_subject, rtol=1e-9
+    )
     for part in PARTS:
         v = constants(p, part)
         law = np.array([EQ["late_loss"].evaluate(v | {"t": time}) for time in times])
         gaps = np.abs(curve[f"loss_{part.name}"].values / law - 1)
         assert gaps[1] < gaps[0] < 0.4, part.name
-        # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time of gain X.
+        # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time
+        # of gain X.
         X = mpmath.mpf(10) ** 4
         time = EQ["hitting_time"].evaluate(v | {"X_gain": X}, modules="mpmath")
         law = EQ["late_loss"].evaluate(v | {"t": time}, modules="mpmath")
         left = mpmath.log1p((v["K"] - 1) * mpmath.exp(-X))
-        assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4), part.name
+        assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4), (
+            part.name
+        )
 
 
 def test_descent_tends_to_the_flow():
@@ -232,20 +253,35 @@ def test_descent_tends_to_the_flow():
 
 
 def test_command(capsys, tmp_path):
-    """Flat keys at the top level, one JSON object; a figure; a note where there is no plateau;
-    wrong input in one line.
+    """Flat keys at the top level, one JSON object; a figure; a note where there is no
+    plateau; wrong input in one line.
     """
-    assert command.main(["associative_memory", "--json", "--plot", str(tmp_path / "o.png")]) == 0
+    assert (
+        command.main(
+            ["associative_memory", "--json", "--plot", str(tmp_path / "o.png")]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert {name: round(found[name]) for name in REFERENCE} == REFERENCE
-    assert found["plateau"] == pytest.approx(np.log(8)) and found["learning_rate"] == 0.1
+    assert (
+        found["plateau"] == pytest.approx(np.log(8)) and found["learning_rate"] == 0.1
+    )
     assert (
         found["initial_loss"] == pytest.approx(np.log(32))
         and (tmp_path / "o.png").stat().st_size > 10_000
     )
     assert (
         command.main(
-            ["associative_memory.factual_recall", "--set", "S=2", "--set", "D=2", "--set", "R=8"]
+            [
+                "associative_memory.factual_recall",
+                "--set",
+                "S=2",
+                "--set",
+                "D=2",
+                "--set",
+                "R=8",
+            ]
         )
         == 0
     )
@@ -270,8 +306,8 @@ def test_systems_without_an_onset_say_so():
 
 
 def test_onset_reads_the_curve_that_it_shows():
-    """Each crossing where the curve is at that share; the curve ends 1.6 times the last of them, or
-    where it was asked to.
+    """Each crossing where the curve is at that share; the curve ends 1.6 times the last
+    of them, or where it was asked to.
     """
     p = Parameters.small()
     found = onset(p)
@@ -281,7 +317,9 @@ def test_onset_reads_the_curve_that_it_shows():
         for label in ("90", "50", "10"):
             at = found.numbers[f"steps_{part}_{label}"]
             # Between the times of the curve: linear, to the square of their distance.
-            assert np.interp(at, curve.step, loss) == pytest.approx(int(label) / 100, abs=2e-3)
+            assert np.interp(at, curve.step, loss) == pytest.approx(
+                int(label) / 100, abs=2e-3
+            )
             last = max(last, at)
     assert curve.step[-1] == pytest.approx(1.6 * last, rel=1e-12)
     assert onset(p, until=5.0).curves()["flow"].t[-1] == 5.0

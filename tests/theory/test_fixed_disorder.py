@@ -1,5 +1,5 @@
-"""Fixed-disorder theory by independent methods: all inputs of tiny students, the Equations entry by
-entry, many training sets, students.
+"""Fixed-disorder theory by independent methods: all inputs of tiny students, the
+Equations entry by entry, many training sets, students.
 """
 
 import itertools
@@ -12,17 +12,23 @@ import sympy as sp
 from later import Later
 
 from theory.call.parameters import ParameterError
-from theory.symbols.special import gauss_hermite
 from theory.state_tracking import Parameters
-from theory.state_tracking.single_students import accuracy_kernels, fixed_disorder, per_seed
 from theory.state_tracking.attention import Attention
+from theory.state_tracking.model.task import Sequences
+from theory.state_tracking.single_students import (
+    accuracy_kernels,
+    fixed_disorder,
+    per_seed,
+)
 from theory.state_tracking.single_students.dressed import accuracies
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.integrate import Strides, members
 from theory.state_tracking.single_students.realisation import Realisation, Start
-from theory.state_tracking.model.task import Sequences
+from theory.symbols.special import gauss_hermite
 
-P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
+P = Parameters(
+    N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8
+)
 EQUATIONS = Later(fixed_disorder.equations)
 
 
@@ -36,7 +42,11 @@ def begin(p: Parameters, seed: int, scale: float = 1.0) -> tuple[Start, Realisat
 
 
 def by_rows(
-    p: Parameters, start: Start, given: Realisation, actions: np.ndarray, states: np.ndarray
+    p: Parameters,
+    start: Start,
+    given: Realisation,
+    actions: np.ndarray,
+    states: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Gradients of the loss by M[s, a, r] and by attention, and the loss, row by row."""
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
@@ -85,9 +95,9 @@ def by_theory(p: Parameters, start: Start, given: Realisation) -> dict[str, np.n
 
 @pytest.mark.parametrize("size", [(3, 2, 3), (4, 3, 2), (3, 4, 4)], ids=str)
 def test_all_inputs_to_second_order(size):
-    """Exact gradients over all inputs: what is left falls as the third power of the scatter of M;
-    of the gradient by M as the second, by the third cumulant of the weights, which two actions do
-    not have.
+    """Exact gradients over all inputs: what is left falls as the third power of the
+    scatter of M; of the gradient by M as the second, by the third cumulant of the
+    weights, which two actions do not have.
     """
     p = P.replace(N=size[0], d_g=size[1], L=size[2])
     left = []
@@ -106,8 +116,8 @@ def test_all_inputs_to_second_order(size):
 
 @pytest.mark.parametrize("size", [(3, 2, 3), (4, 3, 2)], ids=str)
 def test_overlaps_and_logits_over_all_inputs(size):
-    """Overlaps by their definitions; mean and scatter of the weights fix the variances of logits to
-    all orders: equal up to rounding.
+    """Overlaps by their definitions; mean and scatter of the weights fix the variances
+    of logits to all orders: equal up to rounding.
     """
     p = P.replace(N=size[0], d_g=size[1], L=size[2])
     start, given = begin(p, 5)
@@ -165,7 +175,9 @@ def test_the_array_code_evaluates_the_equations():
         size = {"s": N, "r": N, "q": N, "a": d, "b": d, "i": L, "j": L}
         out = np.empty([size[n] for n in axes])
         for at in np.ndindex(out.shape):
-            out[at] = EQUATIONS[name].evaluate({**x, **place(**dict(zip(axes, at, strict=True)))})
+            out[at] = EQUATIONS[name].evaluate(
+                {**x, **place(**dict(zip(axes, at, strict=True)))}
+            )
         return out
 
     x["M_mean"] = fill("mean_entry", "s", "r")
@@ -183,10 +195,14 @@ def test_the_array_code_evaluates_the_equations():
         here["shift"] = np.array([EQUATIONS["logit_lift"].evaluate(v) for v in at_r])
         loss += x["nu"][s, i, a] * EQUATIONS["group_loss"].evaluate(here)
         for r in range(N):
-            whole[s, i, a, r] = EQUATIONS["mean_probability"].evaluate({**here, **place(r=r)})
+            whole[s, i, a, r] = EQUATIONS["mean_probability"].evaluate(
+                {**here, **place(r=r)}
+            )
         here["p_mean"] = whole[s, i, a]
         for r, q in np.ndindex(N, N):
-            J[s, i, a, r, q] = EQUATIONS["response"].evaluate({**here, **place(r=r, q=q)})
+            J[s, i, a, r, q] = EQUATIONS["response"].evaluate(
+                {**here, **place(r=r, q=q)}
+            )
     x["p_mean"], x["J"] = whole, J
     found = by_theory(P, start, given)
     # Pairs are kept in single precision; sums of a few hundred of them.
@@ -196,26 +212,38 @@ def test_the_array_code_evaluates_the_equations():
         np.testing.assert_allclose(found["force"][i, j], force, **close)
     for b, r, s in ((0, 0, 0), (1, 0, 2)):
         rate = EQUATIONS["rate_M"].evaluate({**x, **place(b=b, r=r, s=s)})
-        np.testing.assert_allclose(-P.eta * d * N * found["d_M"][s, b, r], rate, **close)
+        np.testing.assert_allclose(
+            -P.eta * d * N * found["d_M"][s, b, r], rate, **close
+        )
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
 
 
 def test_accuracy_is_the_integral():
-    """Of the Equation, by adaptive quadrature, on new sequences: weights of an infinite training
-    set.
+    """Of the Equation, by adaptive quadrature, on new sequences: weights of an infinite
+    training set.
     """
     start, given = begin(P, 9)
     start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
     system = FixedDisorder(P, start, given)
     at, own, T = system.attention.parts(*system.state[:2])
-    mean, C = system.state[2].mean(2), [np.cov(M.T, bias=True) for M in system.state[2][0]]
+    mean, C = (
+        system.state[2].mean(2),
+        [np.cov(M.T, bias=True) for M in system.state[2][0]],
+    )
     found = accuracy_kernels.accuracies(
         at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)
     ).mean((1, 2))
-    y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], fixed_disorder.r
+    y, ahead, r = (
+        given.one_hot()[0].transpose(1, 2, 0),
+        EQUATIONS["lead"],
+        fixed_disorder.r,
+    )
     leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
     form = (
-        EQUATIONS["group_accuracy"].rhs.function.subs(fixed_disorder.N, P.N).doit().xreplace(leads)
+        EQUATIONS["group_accuracy"]
+        .rhs.function.subs(fixed_disorder.N, P.N)
+        .doit()
+        .xreplace(leads)
     )
     M = system.state[2][0]
     for i in (0, P.L - 1):
@@ -223,17 +251,22 @@ def test_accuracy_is_the_integral():
         for s, a in np.ndindex(P.N, P.d_g):
             z = own[0, i] * M[s, a] + (1 - own[0, i]) * mean[0, s]
             at_group = place(s=s, i=i, a=a) | {"N": P.N}
-            symbols = {x: at_group[x.name] for x in form.free_symbols if x.name in at_group}
+            symbols = {
+                x: at_group[x.name] for x in form.free_symbols if x.name in at_group
+            }
             known = form.subs(symbols).doit()
             values = {}
             for x in known.atoms(sp.Indexed):
                 where = tuple(int(k) - 1 for k in x.indices)
-                array = {"z_group": z, "C": np.array(C), "T": T[0], "M_star": y}[str(x.base)]
+                array = {"z_group": z, "C": np.array(C), "T": T[0], "M_star": y}[
+                    str(x.base)
+                ]
                 here = {"z_group": where[-1:], "T": where[1:2]}.get(str(x.base), where)
                 values[x] = array[here]
             integrand = sp.lambdify(fixed_disorder.xi, known.xreplace(values), "scipy")
             first.append(scipy.integrate.quad(integrand, -12, 12)[0])
-        # Where a state has next to no noise, the product is a step, which nodes resolve slowly.
+        # Where a state has next to no noise, the product is a step, which nodes resolve
+        # slowly.
         assert found[i] == pytest.approx(np.mean(first), abs=1e-3)
     assert at.shape == (1, P.L, P.L)
 
@@ -242,7 +275,9 @@ def test_five_nodes_are_enough(monkeypatch):
     """Accuracies along a run of the demo's sizes, against eight times as many."""
     p = Parameters.demo()
     start = Start.drawn(p, 1, np.random.default_rng(0))
-    system = FixedDisorder(p, start, Realisation.drawn(p, start, np.random.default_rng(1)))
+    system = FixedDisorder(
+        p, start, Realisation.drawn(p, start, np.random.default_rng(1))
+    )
     path = Strides(system)
     for epoch in range(0, 2101, 300):
         while path.epoch + path.length < epoch:
@@ -268,7 +303,9 @@ def test_pairs_of_an_infinite_training_set():
     for at in np.ndindex(pairs.shape):
         where = place(**dict(zip(names, at, strict=True)))
         pairs[at] = EQUATIONS["pairs_expected"].evaluate({**x, **where})
-    huge = p.replace(n_train=10**9)  # so that no mean of a group takes part of the scatter
+    huge = p.replace(
+        n_train=10**9
+    )  # so that no mean of a group takes part of the scatter
     left_out = by_theory(huge, start, given.without_pairs())
     as_pairs = by_theory(huge, start, replace(given, pairs=pairs[None]))
     for name, expected in left_out.items():
@@ -276,8 +313,9 @@ def test_pairs_of_an_infinite_training_set():
 
 
 def test_forces_of_training_sets_have_no_bias():
-    """Mean over 800 training sets of what the theory leaves of the force and of the gradient:
-    z-scores. Scatter that counted the mean of a group twice would show at five standard errors.
+    """Mean over 800 training sets of what the theory leaves of the force and of the
+    gradient: z-scores. Scatter that counted the mean of a group twice would show at
+    five standard errors.
     """
     start, given = begin(P, 8, 0.5)
     rng, teachers = np.random.default_rng(2), given.teachers[0]
@@ -293,15 +331,17 @@ def test_forces_of_training_sets_have_no_bias():
         gaps.append(by_theory(P, start, drawn)["force"] - exact)
         system = by_theory(P.replace(n_train=10**9), start, drawn)["force"]
         twice.append(system - exact)
-    z, wrong = (np.mean(x, 0) / (np.std(x, 0, ddof=1) / len(x) ** 0.5) for x in (gaps, twice))
+    z, wrong = (
+        np.mean(x, 0) / (np.std(x, 0, ddof=1) / len(x) ** 0.5) for x in (gaps, twice)
+    )
     off = ~np.eye(P.L, dtype=bool)
     assert np.abs(z).max() < 5  # what is left is of third order in the scatter
     assert np.abs(wrong[off]).max() > 6
 
 
 def test_seeds_alone_are_those_of_the_stack():
-    """Taken apart, every seed keeps its own counts, teachers and absent actions: the same rates and
-    observables.
+    """Taken apart, every seed keeps its own counts, teachers and absent actions: the
+    same rates and observables.
     """
     p, rng = P.replace(n_train=2, d_g=4), np.random.default_rng(0)
     start = Start.drawn(p, 2, rng)
@@ -309,7 +349,9 @@ def test_seeds_alone_are_those_of_the_stack():
     assert (system.keep[0] != system.keep[1]).any()
     every = [*system.rates(), *system.observe().values()]
     for k, alone in enumerate(members(system)):
-        for found, expected in zip([*alone.rates(), *alone.observe().values()], every, strict=True):
+        for found, expected in zip(
+            [*alone.rates(), *alone.observe().values()], every, strict=True
+        ):
             np.testing.assert_allclose(found[0], expected[k], rtol=1e-9, atol=1e-13)
 
 
@@ -326,14 +368,18 @@ def test_training_sets_are_counted():
     rng = np.random.default_rng(0)
     teachers = rng.permuted(np.tile(np.arange(3), (2, 1)), axis=1)
     actions, states = rng.integers(2, size=(7, 3)), rng.integers(3, size=(7, 4))
-    found = Realisation.counted(teachers, np.zeros((2, 3, 3)), Sequences(actions, states))
+    found = Realisation.counted(
+        teachers, np.zeros((2, 3, 3)), Sequences(actions, states)
+    )
     counts = np.zeros((3, 3, 3, 2, 2))
     for g, s in zip(actions, states, strict=True):
         for i, j in np.ndindex(3, 3):
             counts[s[i], i, j, g[i], g[j]] += 1
     np.testing.assert_allclose(found.pairs[0], counts / 21, rtol=1e-6)
     assert found.share.sum() == pytest.approx(1, rel=1e-6)
-    np.testing.assert_allclose(found.share[0], np.einsum("siiaa->sia", counts) / 21, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.share[0], np.einsum("siiaa->sia", counts) / 21, rtol=1e-6
+    )
 
 
 def test_counts_that_do_not_fit_are_refused():
@@ -347,7 +393,9 @@ def test_counts_that_do_not_fit_are_refused():
 
 
 def test_what_is_drawn_has_the_start_of_its_seed():
-    """Overlaps and sum exactly; variances but for what fixing them takes, of order 1/(d_g N)."""
+    """Overlaps and sum exactly; variances but for what fixing them takes, of order
+    1/(d_g N).
+    """
     p = Parameters(N=12, L=4, d_g=9, d_h=8, n_train=64)
     start = Start.drawn(p, 3, np.random.default_rng(1))
     start.R[:], start.S[:] = 0.3, 0.1
@@ -357,17 +405,25 @@ def test_what_is_drawn_has_the_start_of_its_seed():
     S = (own.sum(1) * given.M.sum(1)).sum((1, 2)) / (p.d_g * (p.d_g - 1) * p.N)
     np.testing.assert_allclose(R, start.R, atol=1e-12)
     np.testing.assert_allclose(S - R / (p.d_g - 1), start.S, atol=1e-12)
-    np.testing.assert_allclose(given.M.sum((1, 2, 3)) / (p.d_g * p.N), start.zeta, atol=1e-12)
+    np.testing.assert_allclose(
+        given.M.sum((1, 2, 3)) / (p.d_g * p.N), start.zeta, atol=1e-12
+    )
     for k in range(3):
-        for kind, variance in enumerate((start.variance_wrong[k], start.variance_right[k])):
+        for kind, variance in enumerate(
+            (start.variance_wrong[k], start.variance_right[k])
+        ):
             assert given.M[k][own[k] == kind].var() == pytest.approx(variance, rel=0.1)
     again = given.redrawn(start, np.random.default_rng(3))
-    assert (again.teachers == given.teachers).all() and not np.allclose(again.M, given.M)
+    assert (again.teachers == given.teachers).all() and not np.allclose(
+        again.M, given.M
+    )
 
 
-@pytest.mark.slow  # as `test_single_training_sets_are_followed`, by the command's own function
+# as `test_single_training_sets_are_followed`, by the command's own function
+@pytest.mark.slow
 def test_students_are_followed(monkeypatch):
-    """Two seeds of the shipped draws, trained on a training set each: the time of A = 1/2 within
+    """Two seeds of the shipped draws, trained on a training set each: the time of A =
+    1/2 within
     0.4%, though the training set moves it by 3%; with another training set it is off.
     """
     from verify.compare.emergence import first_crossing
@@ -380,7 +436,9 @@ def test_students_are_followed(monkeypatch):
     off, crossed = (
         per_seed.half_times(
             FixedDisorder(
-                p, start, Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values)
+                p,
+                start,
+                Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values),
             ),
             p.run_to(6.0).epochs,
         )
@@ -388,5 +446,7 @@ def test_students_are_followed(monkeypatch):
         - 1
         for taken in (0, 1)
     )
-    assert np.abs(off).max() < 4e-3  # third order of the scatter, and evaluations 0.06 apart
+    assert (
+        np.abs(off).max() < 4e-3
+    )  # third order of the scatter, and evaluations 0.06 apart
     assert np.abs(crossed).max() > 0.02

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.dynamics.flow import Flow
 from theory.call.parameters import ParameterError
+from theory.dynamics.flow import Flow
 
 x, y = sp.symbols("x y", real=True)
 T, RATE = sp.Symbol("t", nonnegative=True), sp.Symbol("r", positive=True)
@@ -42,9 +42,12 @@ def test_trajectory_against_the_exact_solution():
     """Default grid, chosen times, observables."""
     curve = LOGISTIC.solve(given(**VALUES), t=6.0)
     assert curve.t.values[0] == 0 and curve.t.values[-1] == 6.0
-    # Integrator tolerance 1e-12 per step, some hundred steps, and the interpolant between them.
+    # Integrator tolerance 1e-12 per step, some hundred steps, and the interpolant
+    # between them.
     np.testing.assert_allclose(curve.x, logistic(curve.t.values), rtol=3e-10)
-    np.testing.assert_allclose(curve.odds, curve.x / (1 - curve.x), rtol=1e-15)  # the same numbers
+    np.testing.assert_allclose(
+        curve.odds, curve.x / (1 - curve.x), rtol=1e-15
+    )  # the same numbers
     assert curve.one.shape == curve.t.shape and (curve.one == 1).all()
     at = [0.0, 0.3, 6.0]
     few = LOGISTIC.solve(given(**VALUES), at=at, t=6.0)
@@ -64,8 +67,8 @@ def test_event_against_the_exact_time(level):
     """The first crossing, to the accuracy of the integration."""
     event = {"hit": x - sp.nsimplify(level)}
     found = LOGISTIC.solve(given(**VALUES), events=event, t=9.0).hit.item()
-    # In x, since the time is ill-conditioned on the plateau; tolerance 1e-12 per step, some hundred
-    # steps.
+    # In x, since the time is ill-conditioned on the plateau; tolerance 1e-12 per step,
+    # some hundred steps.
     assert logistic(found) == pytest.approx(level, abs=2e-11)
 
 
@@ -76,14 +79,25 @@ def test_event_times_are_relative(rate):
     found = LOGISTIC.solve(
         fast, at=[0.0], events={"hit": x - sp.Rational(1, 2)}, t=6 / rate
     ).hit.item()
-    assert found * rate == pytest.approx(np.log(1 / VALUES["x_0"] - 1), rel=1e-10)  # as above
+    assert found * rate == pytest.approx(
+        np.log(1 / VALUES["x_0"] - 1), rel=1e-10
+    )  # as above
 
 
 def test_events_that_never_or_at_once_happen():
-    """NaN where there is no crossing; 0 where the start is on it; parameters may appear."""
+    """NaN where there is no crossing; 0 where the start is on it; parameters may
+    appear.
+    """
     late = x - sp.Rational(999, 1000)
-    events = {"never": x - 2, "late": late, "at_once": x - START, "scaled": RATE * x - RATE / 2}
-    short, long = (LOGISTIC.solve(given(**VALUES), events=events, t=end) for end in (2.0, 4.0))
+    events = {
+        "never": x - 2,
+        "late": late,
+        "at_once": x - START,
+        "scaled": RATE * x - RATE / 2,
+    }
+    short, long = (
+        LOGISTIC.solve(given(**VALUES), events=events, t=end) for end in (2.0, 4.0)
+    )
     for curve in (short, long):
         assert np.isnan(curve.never) and np.isnan(curve.late)
         assert curve.at_once == 0
@@ -93,8 +107,12 @@ def test_events_that_never_or_at_once_happen():
 
 def test_first_of_several_crossings():
     """An oscillator crosses again and again; the first time is reported."""
-    turning = Flow("oscillator", T, {x: -y, y: x}, {x: sp.S.One, y: sp.S.Zero}, "textbook", "exact")
-    curve = turning.solve(given(), events={"quarter": x, "high": y - sp.Rational(1, 2)}, t=40.0)
+    turning = Flow(
+        "oscillator", T, {x: -y, y: x}, {x: sp.S.One, y: sp.S.Zero}, "textbook", "exact"
+    )
+    curve = turning.solve(
+        given(), events={"quarter": x, "high": y - sp.Rational(1, 2)}, t=40.0
+    )
     assert curve.quarter == pytest.approx(np.pi / 2, abs=1e-10)  # as above
     assert curve.high == pytest.approx(np.pi / 6, abs=1e-10)
     np.testing.assert_allclose(
@@ -118,7 +136,10 @@ def test_run_length_must_be_named_and_positive(end):
     [
         ({"alpha": 1.0}, "alpha: the time of logistic is called t; give t = 1.0"),
         ({"t": 1.0, "alpha": 1.0}, "alpha: unknown keyword; "),
-        ({"t": 1.0, "Rtol": 1e-3}, "Rtol: unknown keyword; did you mean 'rtol'? known are t, at, "),
+        (
+            {"t": 1.0, "Rtol": 1e-3},
+            "Rtol: unknown keyword; did you mean 'rtol'? known are t, at, ",
+        ),
     ],
     ids=str,
 )
@@ -137,21 +158,26 @@ def test_missing_number_is_named():
 
 @pytest.mark.parametrize("at", [[2.5], [-0.5], [0.0, 1.0, np.nan]], ids=str)
 def test_times_outside_the_run_are_refused(at):
-    """There is nothing to report outside the run; an extrapolated polynomial is not a solution."""
+    """There is nothing to report outside the run; an extrapolated polynomial is not a
+    solution.
+    """
     with pytest.raises(ParameterError):
         LOGISTIC.solve(given(**VALUES), at=at, t=2.0)
 
 
 def test_fixed_points():
-    """Both of the logistic flow; a factor common to all rates that cannot vanish does not
-    hinder.
+    """Both of the logistic flow; a factor common to all rates that cannot vanish does
+    not hinder.
     """
     assert {s[x] for s in LOGISTIC.fixed_points()} == {0, 1}
     slow = 1 / (1 + sp.exp(x + y))
     rates = {x: slow * RATE * (x - y), y: slow * RATE * (1 - x * y)}
     pair = Flow("pair", T, rates, {x: START, y: START}, "textbook", "exact")
     assert {(s[x], s[y]) for s in pair.fixed_points()} == {(1, 1), (-1, -1)}
-    assert Flow("drift", T, {x: RATE}, {x: START}, "textbook", "exact").fixed_points() == []
+    assert (
+        Flow("drift", T, {x: RATE}, {x: START}, "textbook", "exact").fixed_points()
+        == []
+    )
 
 
 def test_series_against_the_exact_solution():
@@ -161,12 +187,15 @@ def test_series_against_the_exact_solution():
     assert sp.simplify(LOGISTIC.series(4)[x] - expected) == 0
     at_half = LOGISTIC.series(3, {START: sp.Rational(1, 2)})[x]
     # tanh: x - 1/2 is odd in time.
-    assert sp.expand(at_half - sp.Rational(1, 2) - RATE * T / 4 + (RATE * T) ** 3 / 48) == 0
+    assert (
+        sp.expand(at_half - sp.Rational(1, 2) - RATE * T / 4 + (RATE * T) ** 3 / 48)
+        == 0
+    )
 
 
 def test_abbreviations_are_spelled_out():
-    """Outermost first: u in terms of v, v in terms of x; rates, Jacobian and observables use
-    them.
+    """Outermost first: u in terms of v, v in terms of x; rates, Jacobian and
+    observables use them.
     """
     u, v = sp.symbols("u v", real=True)
     short = Flow(
@@ -187,7 +216,11 @@ def test_abbreviations_are_spelled_out():
     )  # exact solution; integrator
     np.testing.assert_allclose(curve.v, 3 * curve.x, rtol=1e-15)  # the same numbers
     text = short.latex()
-    assert text.startswith(r"\begin{aligned}") and "u &= v^{2}" in text and r"v &= 3 x" in text
+    assert (
+        text.startswith(r"\begin{aligned}")
+        and "u &= v^{2}" in text
+        and r"v &= 3 x" in text
+    )
 
 
 def test_equations_carry_the_reference():
@@ -199,9 +232,12 @@ def test_equations_carry_the_reference():
 
 def test_a_last_time_may_carry_roundings():
     """An end that was computed is the end; a time that is really later is refused."""
-    found = LOGISTIC.solve(given(**VALUES), at=[0.0, 2.0 * (1 + 8 * np.finfo(float).eps)], t=2.0)
+    found = LOGISTIC.solve(
+        given(**VALUES), at=[0.0, 2.0 * (1 + 8 * np.finfo(float).eps)], t=2.0
+    )
     assert (
-        found.t[-1] == 2.0 and found.x[-1] == LOGISTIC.solve(given(**VALUES), at=[2.0], t=2.0).x[0]
+        found.t[-1] == 2.0
+        and found.x[-1] == LOGISTIC.solve(given(**VALUES), at=[2.0], t=2.0).x[0]
     )
     with pytest.raises(ParameterError, match="times must lie between"):
         LOGISTIC.solve(given(**VALUES), at=[2.0 * (1 + 1e-13)], t=2.0)

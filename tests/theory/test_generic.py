@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.models import registry
-from theory.equations.equation import STATUSES
 from theory.call.parameters import BaseParameters, ParameterError
+from theory.equations.equation import STATUSES
+from theory.models import registry
 from theory.runtime import output
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,9 @@ MODELS = [pytest.param(m, id=m.name) for m in registry.MODELS.values()]
 
 
 def wrong(model, right):
-    """Names of the equations of a model of which something does not hold, and what was raised."""
+    """Names of the equations of a model of which something does not hold, and what was
+    raised.
+    """
     found = {}
     for name, equation in model.wing("theory").equations().items():
         try:
@@ -37,22 +39,28 @@ def wrong(model, right):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_model_is_complete(model):
-    """Parameters with presets, equations in sections, a table of flows (empty without a training
-    time), an onset, a paper.
+    """Parameters with presets, equations in sections, a table of flows (empty without a
+    training time), an onset, a paper.
     """
     wing = model.wing("theory")
     folder = f"{model.package}.papers" if model.package else f"papers.{model.paper}"
     assert model.title and importlib.util.find_spec(folder)
     assert issubclass(wing.Parameters, BaseParameters)
     presets = wing.Parameters.presets()
-    assert presets and all(isinstance(make(), wing.Parameters) for make in presets.values())
-    assert callable(model.wing("theory", "onset").onset) and isinstance(wing.flows(), dict)
+    assert presets and all(
+        isinstance(make(), wing.Parameters) for make in presets.values()
+    )
+    assert callable(model.wing("theory", "onset").onset) and isinstance(
+        wing.flows(), dict
+    )
     assert registry.find(model.name) is model
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_names_are_unique(model):
-    """No equation hides another one of its name, and the sections hold exactly the equations."""
+    """No equation hides another one of its name, and the sections hold exactly the
+    equations.
+    """
     wing = model.wing("theory")
     names = [e.name for section in wing.sections().values() for e in section]
     assert names and len(set(names)) == len(names)
@@ -62,8 +70,8 @@ def test_names_are_unique(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_equations_say_where_they_come_from(model):
-    """Reference into the model's paper, a status of the vocabulary, assumptions as one-line
-    texts.
+    """Reference into the model's paper, a status of the vocabulary, assumptions as
+    one-line texts.
     """
 
     def right(equation):
@@ -79,8 +87,8 @@ def test_equations_say_where_they_come_from(model):
 
 
 def is_number(expr):
-    """Whether an expression has a number: no integral, product or unknown function, sums over
-    arrays only.
+    """Whether an expression has a number: no integral, product or unknown function,
+    sums over arrays only.
     """
     if expr.has(sp.Integral, sp.Product) or expr.atoms(sp.core.function.AppliedUndef):
         return False
@@ -93,24 +101,30 @@ def is_number(expr):
 
 
 def sample(expr, draw):
-    """Random rationals for everything in an expression: symbols, single entries, whole arrays under
-    a sum.
+    """Random rationals for everything in an expression: symbols, single entries, whole
+    arrays under a sum.
     """
     sums = expr.atoms(sp.Sum)
     bound = {s.variables[0] for s in sums}
     entries = {x for x in expr.atoms(sp.Indexed) if not bound & x.free_symbols}
-    apart = {x: sp.Integer(sp.prime(9 + n)) for n, x in enumerate(sorted(entries, key=str))}
+    apart = {
+        x: sp.Integer(sp.prime(9 + n)) for n, x in enumerate(sorted(entries, key=str))
+    }
     symbols = {q for q in expr.xreplace(apart).free_symbols if q.is_Symbol} - bound
     symbols -= {base.label for base in expr.atoms(sp.IndexedBase)}
     ends = {q for s in sums for q in s.limits[0][2].free_symbols}
     values = {
-        q: sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
+        q: sp.Integer(4 if q in ends else draw.randint(3, 6))
+        if q.is_integer
+        else fraction(draw)
         for q in sorted(symbols, key=str)
     }
     arrays = {}
     for s in sorted(sums, key=str):
         for x in sorted(s.function.atoms(sp.Indexed), key=str):
-            arrays[x.base] = [fraction(draw) for _ in range(s.limits[0][2].subs(values))]
+            arrays[x.base] = [
+                fraction(draw) for _ in range(s.limits[0][2].subs(values))
+            ]
     return values, {x: fraction(draw) for x in sorted(entries, key=str)}, arrays
 
 
@@ -121,8 +135,8 @@ def fraction(draw):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_equations_compile_to_their_values(model):
-    """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational point, where
-    it has one.
+    """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational
+    point, where it has one.
     """
     assert wrong(model, compiles) == {}
 
@@ -134,7 +148,9 @@ def compiles(equation):
     draw = random.Random(equation.name)
     values, entries, arrays = sample(equation.rhs, draw)
     numbers = {q: float(x) for q, x in (values | entries).items()}
-    found = equation.evaluate(numbers | {base: np.array(x, float) for base, x in arrays.items()})
+    found = equation.evaluate(
+        numbers | {base: np.array(x, float) for base, x in arrays.items()}
+    )
     exact = equation.rhs.xreplace(entries).xreplace(values).doit()
     exact = exact.xreplace(
         {base[q + 1]: x for base, xs in arrays.items() for q, x in enumerate(xs)}
@@ -145,7 +161,9 @@ def compiles(equation):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_most_equations_compile(model):
-    """The criterion above exempts few of a model's equations, and those for what they contain."""
+    """The criterion above exempts few of a model's equations, and those for what they
+    contain.
+    """
     equations = model.wing("theory").equations().values()
     open_ = [e for e in equations if not is_number(e.rhs)]
     assert len(open_) < len(equations) / 3
@@ -162,19 +180,25 @@ def described(model, flow):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_flows_solve(model):
-    """At presets that it describes: finite, starting at the initial values, with provenance."""
+    """At presets that it describes: finite, starting at the initial values, with
+    provenance.
+    """
     wing = model.wing("theory")
     for name, flow in wing.flows().items():
         assert flow.name == name
         settings = described(model, flow)
-        assert settings or name.startswith("separate")  # which follows one direction of a spectrum
+        assert settings or name.startswith(
+            "separate"
+        )  # which follows one direction of a spectrum
         for p in settings:
             curve = flow.solve(p, **{flow.time.name: 2.0})
             assert all(np.isfinite(curve[q]).all() for q in curve.data_vars)
             for q in flow.state:
                 start = sp.sympify(flow.initial[q])
                 start = start.subs({s: p.values()[s.name] for s in start.free_symbols})
-                assert curve[q.name][0] == pytest.approx(float(start), abs=1e-15)  # one rounding
+                assert curve[q.name][0] == pytest.approx(
+                    float(start), abs=1e-15
+                )  # one rounding
             assert json.loads(curve.attrs["parameters"]) == p.stored()
             assert (
                 curve.attrs["reference"].startswith(model.paper)
@@ -184,8 +208,8 @@ def test_flows_solve(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_follows_from_flows(model):
-    """In a setting that it describes: conserved quantities are constant along solutions, as many
-    growth rates as order parameters, and one that is held stays.
+    """In a setting that it describes: conserved quantities are constant along
+    solutions, as many growth rates as order parameters, and one that is held stays.
     """
     for flow in model.wing("theory").flows().values():
         p = next(iter(described(model, flow)), None)
@@ -207,18 +231,24 @@ def test_what_follows_from_flows(model):
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(m, id=m.name, marks=[pytest.mark.slow] * (m.name == "positional_semantic"))
+        pytest.param(
+            m, id=m.name, marks=[pytest.mark.slow] * (m.name == "positional_semantic")
+        )
         for m in registry.MODELS.values()
     ],
 )
 def test_onset_answers(model):
-    """Numbers with a meaning at the defaults, finite or said to be none, curves, and a table
-    for people.
+    """Numbers with a meaning at the defaults, finite or said to be none, curves, and a
+    table for people.
     """
     result = model.wing("theory", "onset").onset(model.wing("theory").Parameters())
     assert result.numbers and all(isinstance(v, float) for v in result.numbers.values())
-    assert all(math.isfinite(v) or k in result.absent for k, v in result.numbers.items())
-    assert set(result.labels) == set(result.numbers) and set(result.absent) <= set(result.numbers)
+    assert all(
+        math.isfinite(v) or k in result.absent for k, v in result.numbers.items()
+    )
+    assert set(result.labels) == set(result.numbers) and set(result.absent) <= set(
+        result.numbers
+    )
     assert all(name in result.table() for name in result.numbers)
     finite = {k: v if math.isfinite(v) else None for k, v in result.numbers.items()}
     assert json.loads(output.to_json(result.numbers)) == finite
@@ -248,7 +278,9 @@ def test_what_a_model_lacks_names_those_that_have_it():
 
 @pytest.mark.slow
 def test_theory_does_not_load_torch():
-    """Every module of the theory wing imports without torch and without the other wings."""
+    """Every module of the theory wing imports without torch and without the other
+    wings.
+    """
     code = (
         "import importlib, pkgutil, sys, theory\n"
         "names = [m.name for m in pkgutil.walk_packages(theory.__path__, 'theory.')]\n"
@@ -257,7 +289,11 @@ def test_theory_does_not_load_torch():
         "print(sorted({n.split('.')[0] for n in sys.modules} & {'torch', 'simulate', 'verify', 'papers'}))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
@@ -272,12 +308,18 @@ FORBIDDEN = {
 
 
 def imported(path):
-    """Top-level packages a file imports, wherever in the file, relative imports resolved."""
+    """Top-level packages a file imports, wherever in the file, relative imports
+    resolved.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield path.relative_to(ROOT).parts[0] if node.level else node.module.split(".")[0]
+            yield (
+                path.relative_to(ROOT).parts[0]
+                if node.level
+                else node.module.split(".")[0]
+            )
 
 
 @pytest.mark.parametrize("wing", FORBIDDEN)
@@ -294,13 +336,22 @@ def test_imports_point_one_way(wing):
 
 
 def test_derivations_do_not_import_plumbing():
-    """Modules with equations, and the engine below them, know nothing of commands, files or
-    figures at import; how much memory there is they may ask.
+    """Modules with equations, and the engine below them, know nothing of commands,
+    files or figures at import; how much memory there is they may ask.
     """
     below = ("algebra", "equation", "flow", "numeric", "special", "sweep", "lowered")
-    derived = [f for f in (ROOT / "theory").rglob("*.py") if "def equations()" in f.read_text()]
+    derived = [
+        f for f in (ROOT / "theory").rglob("*.py") if "def equations()" in f.read_text()
+    ]
     assert len(derived) > 30
     for file in (*derived, *(ROOT / "theory" / f"{name}.py" for name in below)):
-        imports = (n for n in ast.parse(file.read_text()).body if isinstance(n, ast.ImportFrom))
-        names = {x.name for n in imports for x in n.names if n.module.startswith("theory.runtime")}
+        imports = (
+            n for n in ast.parse(file.read_text()).body if isinstance(n, ast.ImportFrom)
+        )
+        names = {
+            x.name
+            for n in imports
+            for x in n.names
+            if n.module.startswith("theory.runtime")
+        }
         assert names <= {"memory"}, file

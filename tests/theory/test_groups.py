@@ -1,5 +1,5 @@
-"""Groups as teachers: actions, overlaps, one number per class, and the flow of a group that acts on
-itself, against students on every input of tiny tasks.
+"""Groups as teachers: actions, overlaps, one number per class, and the flow of a group
+that acts on itself, against students on every input of tiny tasks.
 """
 
 import itertools
@@ -10,11 +10,19 @@ import sympy as sp
 
 from theory import state_tracking as st
 from theory.call.parameters import ParameterError
-from theory.state_tracking.model import groups, task
 from theory.state_tracking import regular
+from theory.state_tracking.model import groups, task
 from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta
 
-TRANSITIVE = ["Z_5", "D_4", "S_4", "A_5", "D_3_regular", "A_4_regular", "Z_2xS_3_regular"]
+TRANSITIVE = [
+    "Z_5",
+    "D_4",
+    "S_4",
+    "A_5",
+    "D_3_regular",
+    "A_4_regular",
+    "Z_2xS_3_regular",
+]
 
 
 def parameters(name, **more):
@@ -24,15 +32,17 @@ def parameters(name, **more):
 
 @pytest.mark.parametrize("name", TRANSITIVE)
 def test_a_group_is_closed_and_transitive(name):
-    """Products are elements, all different; any state leads to any other; the first is the
-    identity.
+    """Products are elements, all different; any state leads to any other; the first is
+    the identity.
     """
     table = groups.table(name)
     order, points = table.shape
     elements = {tuple(g) for g in table.tolist()}
     assert (order, points) == groups.sizes(name) and len(elements) == order
     assert all(tuple(g[h]) in elements for g in table[:8] for h in table)
-    assert (np.sort(table, axis=0)[:: order // points] == np.arange(points)[:, None]).all()
+    assert (
+        np.sort(table, axis=0)[:: order // points] == np.arange(points)[:, None]
+    ).all()
     assert (table[0] == np.arange(points)).all()
 
 
@@ -53,7 +63,8 @@ def every_input(table, L):
     """Actions and states of all sequences."""
     order, points = table.shape
     actions, start = zip(
-        *itertools.product(itertools.product(range(order), repeat=L), range(points)), strict=True
+        *itertools.product(itertools.product(range(order), repeat=L), range(points)),
+        strict=True,
     )
     actions, states = np.array(actions), [np.array(start)]
     for t in range(L):
@@ -69,27 +80,35 @@ def student_on_everything(p, M):
 
     none = np.zeros((p.d_h, 1))
     made = Student(p, {"W_Q": none, "W_K": none, "M": M}, torch.float64)
-    actions, states = map(torch.as_tensor, every_input(groups.table(p.permutations), p.L))
+    actions, states = map(
+        torch.as_tensor, every_input(groups.table(p.permutations), p.L)
+    )
     loss = made.loss(actions, states)
     loss.backward()
     return loss.item(), made.M.grad.numpy()
 
 
 def test_every_pair_of_teachers_by_its_own_overlap():
-    """S_4 on 4 points at M = 0: the projection of the first step on every teacher of the group."""
+    """S_4 on 4 points at M = 0: the projection of the first step on every teacher of
+    the group.
+    """
     p = parameters("S_4", L=2, d_h=4)
     teachers = task.teacher_matrices(groups.table("S_4"))
     _, slope = student_on_everything(p, np.zeros((p.d_g, p.N, p.N)))
     found = -p.eta * np.einsum("ars,brs->ab", slope, teachers) / p.N
     tau_ab = groups.overlaps(groups.table("S_4"))
     numbers = p.values() | {"A": 1 / p.L, "g": 1 - 1 / p.N, "tau_ab": tau_ab}
-    assert np.allclose(found, st.equations()["delta_S_ab"].evaluate(numbers), rtol=0, atol=1e-15)
+    assert np.allclose(
+        found, st.equations()["delta_S_ab"].evaluate(numbers), rtol=0, atol=1e-15
+    )
     assert len(np.unique(found.round(12))) == 4  # as many as numbers of common images
 
 
 @pytest.mark.parametrize(("name", "L"), [("Z_4", 4), ("S_3_regular", 3), ("Z_3", 5)])
 def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
-    """Loss and gradients of all entries against a student on every input; mean logits are off."""
+    """Loss and gradients of all entries against a student on every input; mean logits
+    are off.
+    """
     p, right, wrong = parameters(name, L=L, d_h=4), 2.3, -0.4
     teachers = task.teacher_matrices(groups.table(name))
     loss, slope = student_on_everything(p, np.where(teachers == 1, right, wrong))
@@ -98,7 +117,9 @@ def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
     margin = (right - wrong) / L
     assert abs(np.log(1 + (p.N - 1) * np.exp(-margin)) - loss) > 0.02
     rates = {
-        q: float(rate.subs(numbers)) for q, rate in regular.flow(L, p.N).expanded.items() if q != A
+        q: float(rate.subs(numbers))
+        for q, rate in regular.flow(L, p.N).expanded.items()
+        if q != A
     }
     step = -p.eta * slope * p.d_g * p.N  # per unit of alpha
     assert np.allclose(step[teachers == 1], rates[R], rtol=0, atol=1e-12)
@@ -106,7 +127,9 @@ def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
 
 
 def test_mean_over_other_actions_at_ten():
-    """Z_5 at A = 0.2, R - S = 5, L = 10: the mean over drawn actions, and mean logits beside it."""
+    """Z_5 at A = 0.2, R - S = 5, L = 10: the mean over drawn actions, and mean logits
+    beside it.
+    """
     value = sp.lambdify((N, A, R, S), regular.loss(10))(5, 0.2, 5.0, 0.0)
     rng = np.random.default_rng(0)
     others = rng.multinomial(9, [0.2] * 5, size=200_000) * 5 * 0.8 / 9
@@ -128,9 +151,15 @@ def test_attention_of_a_group_emerges_as_its_flow_says():
     ("changes", "message"),
     [
         ({"permutations": "A_5"}, "d_g = 32: must be 60 with permutations = A_5"),
-        ({"permutations": "A_5", "d_g": 60}, "N = 32: must be 5 with permutations = A_5"),
+        (
+            {"permutations": "A_5", "d_g": 60},
+            "N = 32: must be 5 with permutations = A_5",
+        ),
         ({"permutations": "A_5_regular", "d_g": 60}, "N = 32: must be 60"),
-        ({"permutations": "D_2"}, "permutations = 'D_2': must be one of iid, distinct or a group"),
+        (
+            {"permutations": "D_2"},
+            "permutations = 'D_2': must be one of iid, distinct or a group",
+        ),
         ({"permutations": "Z_2xZ_2"}, "permutations = 'Z_2xZ_2': must be one of"),
         ({"permutations": "M_11"}, "permutations = 'M_11': must be one of"),
     ],
@@ -145,7 +174,10 @@ def test_theories_of_other_teachers_are_refused():
     for ask, message in (
         (lambda: st.flow().solve(p, alpha=1), "must be iid as the flow's teachers"),
         (lambda: st.flow("group").solve(st.Parameters(), alpha=1), "must be a group"),
-        (lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1), "a group acting on itself"),
+        (
+            lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1),
+            "a group acting on itself",
+        ),
         (lambda: regular.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
         (lambda: regular.flow(21, 5), "L = 21: must be"),
         (
@@ -163,4 +195,6 @@ def test_presets_of_word_problems():
         p = st.Parameters.presets()[name]()
         assert (p.N, p.d_g, p.values()["tau"]) == (order, order, 0)
         assert p.alpha(p.epochs) > 2 * float(st.emergence_times(p).alpha_half)
-        assert st.Parameters.presets()[name](L=12, epochs=5) == p.replace(L=12, epochs=5)
+        assert st.Parameters.presets()[name](L=12, epochs=5) == p.replace(
+            L=12, epochs=5
+        )

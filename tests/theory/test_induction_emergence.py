@@ -1,4 +1,6 @@
-"""Emergence times: the recorded table to all its digits, orders, small N, and the onset command."""
+"""Emergence times: the recorded table to all its digits, orders, small N, and the onset
+command.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 
 from theory import induction_heads as ih
 from theory import onset as command
+from theory.call.parameters import ParameterError
 from theory.induction_heads import emergence
 from theory.induction_heads.onset import FLOW, SLOW, curves, onset
-from theory.call.parameters import ParameterError
 
 TABLE = {  # N: T_gamma, T_beta, T_alpha, T_drop as on record
     2: ("1.3765223", "5.6000834", "10.149746", "9.980868"),
@@ -32,13 +34,19 @@ def last_digit(text: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "N", [n if n in (2, 64, 10**6) else pytest.param(n, marks=pytest.mark.slow) for n in TABLE]
+    "N",
+    [
+        n if n in (2, 64, 10**6) else pytest.param(n, marks=pytest.mark.slow)
+        for n in TABLE
+    ],
 )
 def test_table(N):
     """All digits on record."""
     found = emergence.times(N)
     for name, text in zip(NAMES, TABLE[N], strict=True):
-        assert found[name] == pytest.approx(float(text), abs=0.51 * last_digit(text)), name
+        assert found[name] == pytest.approx(float(text), abs=0.51 * last_digit(text)), (
+            name
+        )
 
 
 RESIDUALS = {
@@ -54,11 +62,14 @@ RESIDUALS = {
 
 @pytest.mark.parametrize("N", RESIDUALS)
 def test_what_is_left_after_two_terms(N):
-    """Residuals of T_beta and T_alpha after their N^2 and N terms, down to the O(1) of 1.7e12."""
+    """Residuals of T_beta and T_alpha after their N^2 and N terms, down to the O(1) of
+    1.7e12.
+    """
     path, eq = emergence.Path(N), ih.equations()
     terms = {
         name: [
-            float(eq[name].rhs.expand().coeff(eq[name].rhs.free_symbols.pop(), k)) for k in (2, 1)
+            float(eq[name].rhs.expand().coeff(eq[name].rhs.free_symbols.pop(), k))
+            for k in (2, 1)
         ]
         for name in ("T_beta", "T_alpha")
     }
@@ -68,7 +79,13 @@ def test_what_is_left_after_two_terms(N):
     # Gauss-Legendre.
     nodes, weights = np.polynomial.legendre.leggauss(20)
     width = beta - 1
-    gap = 2 * N**2 * width / 2 * float(weights @ np.exp(-((1 + width * (nodes + 1) / 2) ** 2) / 2))
+    gap = (
+        2
+        * N**2
+        * width
+        / 2
+        * float(weights @ np.exp(-((1 + width * (nodes + 1) / 2) ** 2) / 2))
+    )
     left.append(gap + N * (path.excess(beta) - terms["T_alpha"][1]))
     # Four digits are on record; at N = 10^6 rounding of N^2 terms is 1e-4 in T_alpha.
     np.testing.assert_allclose(left, RESIDUALS[N], atol=5.1e-5 if N < 10**6 else 3e-4)
@@ -83,14 +100,16 @@ def test_flow_agrees_with_the_special_solver():
     curve = ih.flow().solve(p, events=events, t=800.0)
     found = emergence.times(16)
     for name in events:
-        assert float(curve[name]) == pytest.approx(found[name], rel=1e-9)  # ODE tolerances
+        assert float(curve[name]) == pytest.approx(
+            found[name], rel=1e-9
+        )  # ODE tolerances
     # Relative to its largest term; the integrator's own tolerance is 1e-12 per step.
     assert float(np.abs(curve.conserved).max() / (15 * curve.beta**2).max()) < 1e-9
     special = emergence.Path(16).curve(800.0)
     same = ih.flow().solve(p, at=special.t.values, t=800.0)
     for name in ("alpha", "beta", "gamma", "loss"):
-        # In the drop the curves rise by 1 per unit of time, and dense output is good to 1e-8 in
-        # time.
+        # In the drop the curves rise by 1 per unit of time, and dense output is good to
+        # 1e-8 in time.
         np.testing.assert_allclose(special[name], same[name], atol=1e-6, err_msg=name)
 
 
@@ -98,7 +117,11 @@ QUICK = (2, 3, 4, 5, 8, 12, 33, 64)
 
 
 @pytest.mark.parametrize(
-    "N", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in range(2, 65)]
+    "N",
+    [
+        n if n in QUICK else pytest.param(n, marks=pytest.mark.slow)
+        for n in range(2, 65)
+    ],
 )
 def test_order(N):
     """T_gamma < T_beta < T_alpha for every N >= 2; the loss drops last from N = 3 on."""
@@ -106,7 +129,9 @@ def test_order(N):
     assert path.of_gamma() < path.of_beta() < path.of_alpha()
     if N <= 12:
         assert (path.of_loss() > path.of_alpha()) == (N >= 3)
-    assert emergence.beta_of(0.5, N) > 1  # the exact reason: beta is past 1 when alpha reaches 1/2
+    assert (
+        emergence.beta_of(0.5, N) > 1
+    )  # the exact reason: beta is past 1 when alpha reaches 1/2
 
 
 def test_one_pair():
@@ -126,8 +151,8 @@ def test_one_pair():
     "N", [*(pytest.param(n, marks=pytest.mark.slow) for n in (10**3, 10**5)), 10**7]
 )
 def test_drop_formula(N):
-    """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers of 1/N would
-    miss it.
+    """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers
+    of 1/N would miss it.
     """
     eq = ih.equations()
     from theory.induction_heads import drop
@@ -155,15 +180,25 @@ def test_command_never(capsys):
     code = command.main([*EMERGENCE, "--set", "N=1", "--json"])
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert code == 0 and found["N"] == 1 and found["T_alpha"] is None and "Infinity" not in out
-    assert all(line.startswith("note: ") for line in err.splitlines()) and "T_alpha never" in err
+    assert (
+        code == 0
+        and found["N"] == 1
+        and found["T_alpha"] is None
+        and "Infinity" not in out
+    )
+    assert (
+        all(line.startswith("note: ") for line in err.splitlines())
+        and "T_alpha never" in err
+    )
     assert [found[n] for n in ("T_gamma", "T_beta", "T_drop")] == pytest.approx(
         [0.6750563, 1.9351749, 1.0033618], abs=5.1e-8
     )
 
 
 def test_command_in_process(capsys):
-    """N = 64 on record, N = 16 of the preset, words in the table; the default is of all weights."""
+    """N = 64 on record, N = 16 of the preset, words in the table; the default is of all
+    weights.
+    """
     assert command.main([*EMERGENCE, "--set", "N=64", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [found[n] for n in ("N", *NAMES)] == pytest.approx(
@@ -174,10 +209,14 @@ def test_command_in_process(capsys):
     assert command.main([*EMERGENCE, "--set", "N=1", "--quiet"]) == 0
     assert "never emerges" in capsys.readouterr().out
     assert command.main(["induction_heads"]) == 0
-    assert "flow of all weights" in (said := capsys.readouterr()).out and "1/D" in said.err
+    assert (
+        "flow of all weights" in (said := capsys.readouterr()).out and "1/D" in said.err
+    )
 
 
-@pytest.mark.parametrize("wrong", ["N=0", "N=2.5", "N=1e9", "N=x", "D=7", "mask=loose", "n=3"])
+@pytest.mark.parametrize(
+    "wrong", ["N=0", "N=2.5", "N=1e9", "N=x", "D=7", "mask=loose", "n=3"]
+)
 def test_wrong_input(wrong):
     """One line that names the field."""
     with pytest.raises(ParameterError) as caught:
@@ -188,7 +227,9 @@ def test_wrong_input(wrong):
 def test_orthonormal_data_needs_room():
     """D >= 2N only where the data are orthonormal."""
     ih.Parameters(N=16, D=16)
-    with pytest.raises(ParameterError, match="D = 16: must be >= 2 N = 32 for orthonormal"):
+    with pytest.raises(
+        ParameterError, match="D = 16: must be >= 2 N = 32 for orthonormal"
+    ):
         ih.Parameters(N=16, D=16, data="orthonormal")
 
 

@@ -1,5 +1,5 @@
-"""Sharp expansions of Theorem 2, the drop of the loss and the uniform query: constants and
-high-precision evidence.
+"""Sharp expansions of Theorem 2, the drop of the loss and the uniform query: constants
+and high-precision evidence.
 """
 
 from __future__ import annotations
@@ -11,11 +11,22 @@ import sympy as sp
 from later import Later
 
 from theory import induction_heads as ih
-from theory.symbols.algebra import truncated
-from theory.induction_heads import Parameters, drop, dynamics, emergence, expansions
-from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
-from theory.numbers.numeric import function
 from theory.call.parameters import ParameterError
+from theory.induction_heads import Parameters, drop, dynamics, emergence, expansions
+from theory.induction_heads.symbols import (
+    E,
+    N,
+    beta,
+    beta_c,
+    gamma,
+    kappa,
+    s,
+    tau,
+    w,
+    x,
+)
+from theory.numbers.numeric import function
+from theory.symbols.algebra import truncated
 
 eq = Later(ih.equations)
 
@@ -48,21 +59,27 @@ def test_closed_forms():
     I = {v: integral.subs(b, v) for v in (sp.Rational(1, 2), 1)}
     first = coefficients("T_beta")
     assert first[0] == pytest.approx(float(2 * I[sp.Rational(1, 2)]), rel=1e-14)
-    assert first[1] == pytest.approx(float(sp.Rational(7, 4) - 2 * I[sp.Rational(1, 2)]), rel=1e-14)
+    assert first[1] == pytest.approx(
+        float(sp.Rational(7, 4) - 2 * I[sp.Rational(1, 2)]), rel=1e-14
+    )
     second = coefficients("T_alpha")
     assert second[0] == pytest.approx(float(2 * I[1]), rel=1e-14)
-    assert second[1] == pytest.approx(float(3 - sp.exp(-sp.Rational(1, 2)) - 2 * I[1]), rel=1e-14)
+    assert second[1] == pytest.approx(
+        float(3 - sp.exp(-sp.Rational(1, 2)) - 2 * I[1]), rel=1e-14
+    )
     e = sp.exp(b**2 / 2)
     c_2 = 3 * b**2 * e + e / 2 + 2 * b + 2 - 3 / e / 2
     # The boxed c_2: half its integral is what is left of the slow time at order 1.
     found = sp.diff(expansions.slow_time()[2], beta).subs(beta, b)
-    assert float((found - c_2 / 2).subs(b, 0.7).evalf(20)) == pytest.approx(0, abs=1e-15)
+    assert float((found - c_2 / 2).subs(b, 0.7).evalf(20)) == pytest.approx(
+        0, abs=1e-15
+    )
     assert sp.simplify(found - c_2 / 2) == 0
 
 
 def test_slow_manifold_and_layer_along_the_flow():
-    """The equations at beta = 1/2 against the flow (B.5): what is left is of order N^-3, and the
-    last order kept is seen; so it is of the layer at t = N.
+    """The equations at beta = 1/2 against the flow (B.5): what is left is of order
+    N^-3, and the last order kept is seen; so it is of the layer at t = N.
     """
     b, size, step = 0.5, 256, 1e-4
     path = emergence.Path(size)
@@ -79,9 +96,14 @@ def test_slow_manifold_and_layer_along_the_flow():
     for name, value in measured.items():
         form = eq[name].rhs.subs({beta: b, x: 1 / sp.Integer(2 * size), N: size})
         assert value == pytest.approx(float(form), rel=size**-3)
-    early = ih.flow().solve(Parameters.emergence(N=size, D=None), t=float(size), at=[float(size)])
+    early = ih.flow().solve(
+        Parameters.emergence(N=size, D=None), t=float(size), at=[float(size)]
+    )
     # beta is of order 1/N itself, and has no term of order 1/N^2.
-    for name, value, left in (("beta", early.beta, size**-2), ("gamma", early.gamma, size**-3 / 5)):
+    for name, value, left in (
+        ("beta", early.beta, size**-2),
+        ("gamma", early.gamma, size**-3 / 5),
+    ):
         layer = eq[f"{name}_layer"].rhs.subs({tau: 1, x: 1 / sp.Integer(2 * size)})
         assert float(value[0]) == pytest.approx(float(layer), rel=left)
 
@@ -102,10 +124,18 @@ def test_slow_manifold():
     assert sp.expand(speed - recorded) == 0
     # gamma = gamma_star - x^2 E^2 (1 + beta^2)
     on = sp.symbols("sigma")
-    star = eq["gamma_star"].rhs.subs(sp.Symbol("F", positive=True), 1 / x - 1).subs(s, 1 + on)
-    of_p = sp.expand(truncated(E * sp.exp(shift) * x / (1 - 2 * x + x * E * sp.exp(shift)), 2, x))
+    star = (
+        eq["gamma_star"]
+        .rhs.subs(sp.Symbol("F", positive=True), 1 / x - 1)
+        .subs(s, 1 + on)
+    )
+    of_p = sp.expand(
+        truncated(E * sp.exp(shift) * x / (1 - 2 * x + x * E * sp.exp(shift)), 2, x)
+    )
     of_s = truncated(sp.exp(beta * of_p) - 1, 2, x)
-    difference = truncated(star.subs(on, of_s) - x**2 * E**2 * (1 + beta**2) - of_gamma, 2, x)
+    difference = truncated(
+        star.subs(on, of_s) - x**2 * E**2 * (1 + beta**2) - of_gamma, 2, x
+    )
     assert sp.expand(difference) == 0
 
 
@@ -140,21 +170,28 @@ def test_truncated_is_a_taylor_polynomial(expr):
 
 
 @pytest.mark.parametrize(
-    "expr", [sp.exp(1 / x), sp.log(x), 1 / ((1 + x) ** 2 - 1 - 2 * x - x**2), sp.LambertW(x)]
+    "expr",
+    [sp.exp(1 / x), sp.log(x), 1 / ((1 + x) ** 2 - 1 - 2 * x - x**2), sp.LambertW(x)],
 )
 def test_what_has_no_taylor_polynomial_is_refused(expr):
     """Poles in a function's argument, the inverse of zero in disguise."""
-    with pytest.raises(ValueError, match="no Taylor series|no leading power|not known at x = 0"):
+    with pytest.raises(
+        ValueError, match="no Taylor series|no leading power|not known at x = 0"
+    ):
         truncated(expr, 2, x)
 
 
 def test_thresholds():
-    """General thresholds: 0.19967 N^2 and 0.86549 N^2 at the 0.1 of Fig. 5; others by the flow."""
+    """General thresholds: 0.19967 N^2 and 0.86549 N^2 at the 0.1 of Fig. 5; others by
+    the flow.
+    """
     path = emergence.Path(10**6)
     for theta in (0.25, 0.8):
         for name, reached in (("beta", path.of_beta), ("alpha", path.of_alpha)):
             leading = eq[f"T_{name}_theta"].evaluate({"N": 1e6, "theta": theta})
-            assert reached(theta) == pytest.approx(leading, rel=1e-5)  # next term of order N
+            assert reached(theta) == pytest.approx(
+                leading, rel=1e-5
+            )  # next term of order N
     at = {"N": 1.0, "theta": 0.1}
     assert eq["T_beta_theta"].evaluate(at) == pytest.approx(0.19967, abs=5e-6)
     assert eq["T_alpha_theta"].evaluate(at) == pytest.approx(0.86549, abs=5e-6)
@@ -166,8 +203,8 @@ def test_thresholds():
 
 
 def test_inner_problem():
-    """Rates against those of (B.5) at N = 10^20, beta = 10^8: what is left is of order 1/beta. The
-    series solves them.
+    """Rates against those of (B.5) at N = 10^20, beta = 10^8: what is left is of order
+    1/beta. The series solves them.
     """
     of_w, of_gamma, series = (
         eq[f"drop_{n}"].rhs for n in ("dw_dtau", "dgamma_dtau", "gamma_series")
@@ -176,7 +213,12 @@ def test_inner_problem():
     for v, g in ((0.5, 0.7), (2.0, 1.6)):
         with mpmath.workdps(PRECISE):
             share = v / b  # p = e^alpha / (e^alpha + 2N - 2)
-            state = mpmath.log((2 * size - 2) * share / (1 - share)), b, mpmath.mpf(g), size
+            state = (
+                mpmath.log((2 * size - 2) * share / (1 - share)),
+                b,
+                mpmath.mpf(g),
+                size,
+            )
             a_, b_, g_ = (
                 size * function(flow.expanded[x], [*flow.state, N], "mpmath")(*state)
                 for x in flow.state
@@ -185,7 +227,9 @@ def test_inner_problem():
         expected = [float(form.subs({w: v, gamma: g})) for form in (of_w, of_gamma)]
         assert found == pytest.approx(expected, rel=10 / float(b))
     left = sp.diff(series, w) * of_w.subs(gamma, series) - of_gamma.subs(gamma, series)
-    assert sp.series(left, w, 0, 5).removeO() == 0 and series.subs(w, 0) == 1  # known to w^4
+    assert (
+        sp.series(left, w, 0, 5).removeO() == 0 and series.subs(w, 0) == 1
+    )  # known to w^4
 
 
 def test_kappa():
@@ -200,7 +244,9 @@ def test_kappa():
 def test_matching():
     """T_drop as on record."""
     recorded = (
-        sp.sqrt(2 * sp.pi) * N**2 - N * (beta_c - 1) ** 2 + (2 - sp.sqrt(2 * sp.pi) + kappa) * N
+        sp.sqrt(2 * sp.pi) * N**2
+        - N * (beta_c - 1) ** 2
+        + (2 - sp.sqrt(2 * sp.pi) + kappa) * N
     )
     assert sp.expand(eq["T_drop"].rhs - recorded) == 0
     assert float(2 - sp.sqrt(2 * sp.pi)) + drop.blow_up()["kappa"] == pytest.approx(
@@ -211,20 +257,29 @@ def test_matching():
 
 
 def test_tail():
-    """L t -> 1/4: no exponential convergence. N = 4 on record: 0.2605, 0.2486, 0.2483, 0.2488 at t
-    = 1e3..1e6; at other N what is left of the equation keeps falling.
+    """L t -> 1/4: no exponential convergence. N = 4 on record: 0.2605, 0.2486, 0.2483,
+    0.2488 at t = 1e3..1e6; at other N what is left of the equation keeps falling.
     """
     assert eq["loss_tail"].evaluate({"t": 2.0}) == 0.125
-    curve = ih.flow().solve(ih.Parameters.emergence(N=4, D=None), at=[1e3, 1e4, 1e5, 1e6], t=1e6)
-    np.testing.assert_allclose(curve.loss * curve.t, [0.2605, 0.2486, 0.2483, 0.2488], atol=5.1e-5)
+    curve = ih.flow().solve(
+        ih.Parameters.emergence(N=4, D=None), at=[1e3, 1e4, 1e5, 1e6], t=1e6
+    )
+    np.testing.assert_allclose(
+        curve.loss * curve.t, [0.2605, 0.2486, 0.2483, 0.2488], atol=5.1e-5
+    )
     for size in (2, 16):
-        late = ih.flow().solve(ih.Parameters.emergence(N=size, D=None), at=[1e6, 1e8, 1e10], t=1e10)
-        left = 1 - late.loss / [eq["loss_tail"].evaluate({"t": float(t)}) for t in late.t]
+        late = ih.flow().solve(
+            ih.Parameters.emergence(N=size, D=None), at=[1e6, 1e8, 1e10], t=1e10
+        )
+        left = 1 - late.loss / [
+            eq["loss_tail"].evaluate({"t": float(t)}) for t in late.t
+        ]
         assert 0.01 > left[0] > 1.5 * left[1] > 2.25 * left[2] > 0
 
 
 def test_uniform_query_slope():
-    """2 N^2 / gamma times the mean slope on record: 3.21, 5.56, 7.87, 10.17; asymptotically ln N +
+    """2 N^2 / gamma times the mean slope on record: 3.21, 5.56, 7.87, 10.17;
+    asymptotically ln N +
     0.9635.
     """
     exact = eq["mean_initial_slope"].rhs
@@ -233,9 +288,9 @@ def test_uniform_query_slope():
         scaled = 2 * (odd - (odd + size - odd / 2 - 0.5) / (2 * size))
         assert scaled == pytest.approx(recorded, abs=5.1e-3)
         if size <= 10:
-            assert float(exact.subs(N, size).doit().subs(gamma, 1)) * 2 * size**2 == pytest.approx(
-                scaled, rel=1e-14
-            )
+            assert float(
+                exact.subs(N, size).doit().subs(gamma, 1)
+            ) * 2 * size**2 == pytest.approx(scaled, rel=1e-14)
     large = eq["large_initial_slope"].evaluate(
         {"N": 10**4, "gamma": 1.0, "gamma_E": np.euler_gamma}
     )
@@ -243,7 +298,9 @@ def test_uniform_query_slope():
     # One pair queried alone, q = N: exactly 1 where the average gives ln N + 0.96.
     assert (
         sp.simplify(
-            eq["initial_slope"].rhs.subs(sp.Symbol("q", integer=True, positive=True), N).doit()
+            eq["initial_slope"]
+            .rhs.subs(sp.Symbol("q", integer=True, positive=True), N)
+            .doit()
             / gamma
             * 2
             * N**2
@@ -253,13 +310,13 @@ def test_uniform_query_slope():
 
 
 def test_uniform_query_times():
-    """Averaged over q the N^2 law gains a factor ln N: T ln N / N^2 stays of order 1 while T / N^2
-    falls.
+    """Averaged over q the N^2 law gains a factor ln N: T ln N / N^2 stays of order 1
+    while T / N^2 falls.
     """
     times = {n: dynamics.times(n) for n in (16, 64, 256)}
     ratio = [emergence.Path(n).of_beta() / times[n]["T_beta"] for n in times]
-    # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not
-    # far.
+    # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of
+    # times is not far.
     np.testing.assert_allclose(ratio, np.log(list(times)) + 0.96, rtol=0.15)
     scaled = [times[n]["T_beta"] * np.log(n) / n**2 for n in times]
     assert max(scaled) / min(scaled) < 1.1 < ratio[2] / ratio[0]
@@ -302,14 +359,16 @@ def test_rearranged_rates(size, b, g):
 
 
 def test_what_the_law_of_the_drop_leaves():
-    """Followed through saturation: of either size, 0.3% at N = 10^8, where powers of 1/N are gone;
-    it grows in size up to there, and is largest near N = 10^22.
+    """Followed through saturation: of either size, 0.3% at N = 10^8, where powers of
+    1/N are gone; it grows in size up to there, and is largest near N = 10^22.
     """
     at, kappa = 10**8, drop.blow_up()["kappa"]
     numbers = {"N": float(at), "kappa": kappa}
     numbers["beta_c"] = float(drop.equations()["beta_c"].evaluate(numbers))
     law = float(drop.equations()["T_drop"].evaluate(numbers))
-    assert drop.left_over(at) == pytest.approx((emergence.Path(at).of_loss() - law) / at, rel=3e-3)
+    assert drop.left_over(at) == pytest.approx(
+        (emergence.Path(at).of_loss() - law) / at, rel=3e-3
+    )
     assert drop.left_over(at) < drop.left_over(10**6) < 0
     with pytest.raises(ParameterError, match="N = 1000: must be >= 1e"):
         drop.left_over(1000)

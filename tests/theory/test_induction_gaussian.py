@@ -1,5 +1,5 @@
-"""Gaussian data: variances by enumeration, and the law of fast attention against the flow of three
-numbers and against sums in closed form.
+"""Gaussian data: variances by enumeration, and the law of fast attention against the
+flow of three numbers and against sums in closed form.
 """
 
 import itertools
@@ -11,21 +11,25 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.special import digamma, polygamma
 
-from theory.induction_heads.all_weights import gaussian
 from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import gaussian
 
 DIMENSION = 4
-# In units of 3^(1/2): mean 0, second moment 1, fourth 3, what a normal variable has, and more does
-# not enter.
+# In units of 3^(1/2): mean 0, second moment 1, fourth 3, what a normal variable has,
+# and more does not enter.
 CHANCE = {-1: Fraction(1, 6), 0: Fraction(2, 3), 1: Fraction(1, 6)}
 PRODUCTS = {
-    "other": lambda v: sum(a * b for a, b in zip(v[:DIMENSION], v[DIMENSION:], strict=True)),
+    "other": lambda v: sum(
+        a * b for a, b in zip(v[:DIMENSION], v[DIMENSION:], strict=True)
+    ),
     "own": lambda v: sum(a**2 for a in v),
     "swapped": lambda v: sum(a * b for a, b in zip(v, v[2:] + v[:2], strict=True)),
 }
 
 
-@pytest.mark.parametrize(("name", "vectors"), [("other", 2), ("own", 1), ("swapped", 1)])
+@pytest.mark.parametrize(
+    ("name", "vectors"), [("other", 2), ("own", 1), ("swapped", 1)]
+)
 def test_variances_of_inner_products(name, vectors):
     """All values of all coordinates, exactly."""
     first = second = Fraction(0)
@@ -43,31 +47,42 @@ def test_times_of_three_numbers():
     for pace in (64, 128):
         D = pace * size**0.5
         speed = {"alpha_3": D**2, "beta_2": D**2}
-        found = times.times(size, "last", names=[*times.LEVELS.values()], speed=speed, rtol=1e-5)
+        found = times.times(
+            size, "last", names=[*times.LEVELS.values()], speed=speed, rtol=1e-5
+        )
         values = {"N": size, "D": D, "theta": times.HALF}
         ratios.append(
             [
-                found[short] / (D * equations[f"{short}_gaussian_last"].evaluate(values))
+                found[short]
+                / (D * equations[f"{short}_gaussian_last"].evaluate(values))
                 for short in ("T_beta", "T_drop")
             ]
         )
     near, far = np.array(ratios)
-    assert 2 * far - near == pytest.approx(1, abs=5e-3)  # less than half of ln N / N, which is left
+    assert 2 * far - near == pytest.approx(
+        1, abs=5e-3
+    )  # less than half of ln N / N, which is left
 
 
 @pytest.mark.parametrize("query", times.QUERIES)
 def test_the_loss_drops_after_attention(query):
-    """D so large that attention takes less than 1% of the time, all weights: ln 2 / (4 D)."""
+    """D so large that attention takes less than 1% of the time, all weights: ln 2 / (4
+    D).
+    """
     N, D = 16, 1e5
-    found = times.times(N, query, speed=times.rates("gaussian", D)[0], rtol=1e-5)["T_drop"] / D
+    found = (
+        times.times(N, query, speed=times.rates("gaussian", D)[0], rtol=1e-5)["T_drop"]
+        / D
+    )
     assert 4 * D * found == pytest.approx(math.log(2), rel=0.01)
     law = gaussian.equations()[f"T_drop_gaussian_{query}"].evaluate({"N": N, "D": D})
     assert found == pytest.approx(law, rel=0.003)  # of what attention takes, a part
 
 
 def test_integral_of_a_uniform_query():
-    """Sums over pairs in closed form at ln N = 100 and 200, no step of the derivation: with h = e/2
-    that of p is P = h (ln N - psi(h)), that of (k - 1) / (e + 2k - 2)^2 is P'(h) / 4.
+    """Sums over pairs in closed form at ln N = 100 and 200, no step of the derivation:
+    with h = e/2 that of p is P = h (ln N - psi(h)), that of (k - 1) / (e + 2k - 2)^2 is
+    P'(h) / 4.
     """
 
     def squared_time(log_size):
@@ -84,9 +99,11 @@ def test_integral_of_a_uniform_query():
 
     def ratio(log_size):
         N = float(np.exp(log_size))
-        drop = gaussian.equations()["T_drop_gaussian_uniform"].evaluate({"N": N, "D": 1})
+        drop = gaussian.equations()["T_drop_gaussian_uniform"].evaluate(
+            {"N": N, "D": 1}
+        )
         return squared_time(log_size) * 2 * N**3 / (drop - np.log(2) / 4) ** 2
 
-    # What is left is of the next order in 1 / ln N: 6e-5, of 2e-4 at 200. The law of gamma_3 alone
-    # lies 1.8% from this one.
+    # What is left is of the next order in 1 / ln N: 6e-5, of 2e-4 at 200. The law of
+    # gamma_3 alone lies 1.8% from this one.
     assert 2 * ratio(200) - ratio(100) == pytest.approx(1, abs=1e-4)

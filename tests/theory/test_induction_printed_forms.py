@@ -1,5 +1,5 @@
-"""Every derived equation against the form printed in the paper (arXiv:2511.01033), typed here by
-hand.
+"""Every derived equation against the form printed in the paper (arXiv:2511.01033),
+typed here by hand.
 """
 
 from __future__ import annotations
@@ -36,9 +36,17 @@ PRINTED = {
     "ds_dalpha": s * 2 * (N - 1) * beta * p / G,
     "dloss_dgamma": 2 * gamma * (s**2 + F) / r**2 - 2 * s / r,
     "dloss_dbeta": 2 * F * s * p * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
-    "dloss_dalpha": 4 * beta * (N - 1) * F * s * p / G * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
+    "dloss_dalpha": 4
+    * beta
+    * (N - 1)
+    * F
+    * s
+    * p
+    / G
+    * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
     # B.5
-    "dgamma_dt": 2 * s / (s + 2 * N - 1) - 2 * gamma * (s**2 + 2 * N - 1) / (s + 2 * N - 1) ** 2,
+    "dgamma_dt": 2 * s / (s + 2 * N - 1)
+    - 2 * gamma * (s**2 + 2 * N - 1) / (s + 2 * N - 1) ** 2,
     "dbeta_dt": 2
     * (2 * N - 1)
     * s
@@ -68,15 +76,23 @@ def test_gradient_and_flow(name):
 def test_abbreviations():
     """B.4.1: G, F, s, r and the exponent of s."""
     short = dynamics.abbreviations()
-    assert same(short[G], E_ALPHA + 2 * N - 2) and same(short[F], 2 * N - 1) and short[r] == s + F
-    assert same(dynamics.spelled(short[s]), sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA)))
+    assert (
+        same(short[G], E_ALPHA + 2 * N - 2)
+        and same(short[F], 2 * N - 1)
+        and short[r] == s + F
+    )
+    assert same(
+        dynamics.spelled(short[s]), sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
+    )
 
 
 def test_loss_in_the_parameters():
     """B.3: the loss at q = N, spelled out."""
     e = sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
     printed = (
-        gamma**2 * (e**2 + 2 * N - 1) / (e + 2 * N - 1) ** 2 - 2 * gamma * e / (e + 2 * N - 1) + 1
+        gamma**2 * (e**2 + 2 * N - 1) / (e + 2 * N - 1) ** 2
+        - 2 * gamma * e / (e + 2 * N - 1)
+        + 1
     )
     S = sp.Symbol("S")
     assert same(
@@ -94,9 +110,14 @@ def test_first_layer_attention():
 
 def test_second_layer_at_the_last_pair():
     """B.3: the query attends to 2N rows, of which only the right label has a score."""
-    assert same(derived("key_own_label").subs(q, N), beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
+    assert same(
+        derived("key_own_label").subs(q, N), beta * E_ALPHA / (2 * N - 2 + E_ALPHA)
+    )
     assert (
-        derived("key_own_item") == derived("key_earlier_item") == derived("key_earlier_label") == 0
+        derived("key_own_item")
+        == derived("key_earlier_item")
+        == derived("key_earlier_label")
+        == 0
     )
     Z = derived("query_normaliser").subs(q, N).doit()
     assert same(Z, sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA)) + 2 * N - 1)
@@ -124,7 +145,9 @@ def test_theorem_1_blocks():
     """Equations (6)-(8): which block holds which pseudo-parameter."""
     found: dict[tuple[str, int, int], list[str]] = {}
     for x in structure.pseudo_parameters():
-        found.setdefault((x.matrix, x.row + 1, x.column + 1), []).append(f"{x.name} {x.kernel}")
+        found.setdefault((x.matrix, x.row + 1, x.column + 1), []).append(
+            f"{x.name} {x.kernel}"
+        )
     assert found == THEOREM_1
     assert len(structure.pseudo_parameters()) == 19
 
@@ -133,7 +156,12 @@ def test_initial_conditions():
     """Assumption 6: everything starts at zero, at loss 1."""
     flow = ih.flow()
     assert all(v == 0 for v in flow.initial.values())
-    assert dynamics.spelled(derived("loss").subs(r, s + F)).subs({alpha: 0, beta: 0, gamma: 0}) == 1
+    assert (
+        dynamics.spelled(derived("loss").subs(r, s + F)).subs(
+            {alpha: 0, beta: 0, gamma: 0}
+        )
+        == 1
+    )
 
 
 def test_invariant_along_the_flow():
@@ -145,8 +173,8 @@ def test_invariant_along_the_flow():
 
 
 def test_score_between_item_and_label():
-    """Erratum of B.3: the score of an item on its own label is alpha as well, not 0; only the mask
-    hides it.
+    """Erratum of B.3: the score of an item on its own label is alpha as well, not 0;
+    only the mask hides it.
     """
     same = sp.KroneckerDelta(k, l)
     assert derived("score_label_item") == derived("score_item_label") == alpha * same

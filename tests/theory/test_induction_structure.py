@@ -1,5 +1,5 @@
-"""Theorem 1 as a computation: groups, commutants (Propositions 1-4), invariant directions, the 15
-that move.
+"""Theorem 1 as a computation: groups, commutants (Propositions 1-4), invariant
+directions, the 15 that move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def test_groups(D):
         found = {g.tobytes() for g in elements}
         assert len(found) == len(elements) == order
         assert all(
-            ((g @ g.T) == np.eye(D)).all() and g.T.copy().tobytes() in found for g in elements
+            ((g @ g.T) == np.eye(D)).all() and g.T.copy().tobytes() in found
+            for g in elements
         )
         some = elements[:: max(1, len(elements) // 12)]
         assert all((a @ b).tobytes() in found for a, b in itertools.product(some, some))
@@ -30,8 +31,8 @@ def test_groups(D):
 
 @pytest.mark.parametrize("D", SIZES)
 def test_proposition_4(D):
-    """F M F^T = M for every F of the group, and with a rotation drawn at random; no other
-    involution does it: tokens' signed permutations do not keep M.
+    """F M F^T = M for every F of the group, and with a rotation drawn at random; no
+    other involution does it: tokens' signed permutations do not keep M.
     """
     M = structure.swap(D)
     assert all((f @ M @ f.T == M).all() for f in structure.group("position", D))
@@ -63,9 +64,9 @@ def test_nineteen_by_characters(D):
 
 @pytest.mark.parametrize("D", [2, 4, 6, 8, 10])
 def test_propositions_by_null_spaces(D):
-    """Propositions 1-4 at larger D, from a few rotations: matrices left alone by a sign, a
-    transposition and a cycle (block by block for F, and their exchange) are those named, and all
-    rotations leave these alone.
+    """Propositions 1-4 at larger D, from a few rotations: matrices left alone by a
+    sign, a transposition and a cycle (block by block for F, and their exchange) are
+    those named, and all rotations leave these alone.
     """
 
     def generators(size):
@@ -84,7 +85,11 @@ def test_propositions_by_null_spaces(D):
     e, half = (np.linalg.qr(rng.normal(size=(k, k)))[0] for k in (D, D // 2))
     for pairs, kept, drawn in (
         ([(e, e) for e in E], [one], [(e, e)]),
-        ([(f, f) for f in F], [one, M], [(f, f) for f in (np.kron(c, half) for c in corners)]),
+        (
+            [(f, f) for f in F],
+            [one, M],
+            [(f, f) for f in (np.kron(c, half) for c in corners)],
+        ),
         (both, [], []),
     ):
         moved = np.concatenate([np.kron(a, b) - np.eye(D * D) for a, b in pairs])
@@ -92,11 +97,15 @@ def test_propositions_by_null_spaces(D):
         for matrix in kept:
             assert not (moved @ matrix.ravel()).any()
             for a, b in drawn:
-                np.testing.assert_allclose(a @ matrix @ b.T, matrix, atol=1e-13)  # rounding
+                np.testing.assert_allclose(
+                    a @ matrix @ b.T, matrix, atol=1e-13
+                )  # rounding
 
 
 def test_larger_group_is_no_control():
-    """With all signed permutations of codes the invariant space only shrinks: M is lost."""
+    """With all signed permutations of codes the invariant space only shrinks: M is
+    lost.
+    """
     everything = sum(np.kron(e, e) for e in structure.group("token", 4))
     assert np.linalg.matrix_rank(everything) == 1
 
@@ -104,16 +113,16 @@ def test_larger_group_is_no_control():
 def test_reachable():
     """15 names; the equations of the other blocks say zero."""
     assert len(structure.reachable()) == 15
-    assert {p.name for p in structure.pseudo_parameters()} - set(structure.reachable()) == {
-        f"beta_{k}" for k in (3, 4, 5, 6)
-    }
+    assert {p.name for p in structure.pseudo_parameters()} - set(
+        structure.reachable()
+    ) == {f"beta_{k}" for k in (3, 4, 5, 6)}
     assert equations()["W2_22"].rhs == equations()["W2_24"].rhs == 0
     assert "stays zero" in equations()["W2_22"].reference
 
 
 def test_forward_pass_of_rotated_data():
-    """A.6 with a random orthogonal E and F, arbitrary pseudo-parameters: scores stay, the output
-    turns with E.
+    """A.6 with a random orthogonal E and F, arbitrary pseudo-parameters: scores stay,
+    the output turns with E.
     """
     rng = np.random.default_rng(5)
     D, N = 4, 3

@@ -5,12 +5,15 @@ import pytest
 from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
-from theory.symbols.special import gauss_hermite, gauss_legendre
 from theory.state_tracking import Parameters
-from theory.state_tracking.single_students import accuracy_kernels, fixed_disorder_kernels
+from theory.state_tracking.single_students import (
+    accuracy_kernels,
+    fixed_disorder_kernels,
+)
 from theory.state_tracking.single_students.cavity import _between as between
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.symbols.special import gauss_hermite, gauss_legendre
 
 
 def over(function):
@@ -29,11 +32,17 @@ def over(function):
 def test_exponential():
     """To rounding of the exponent, 1e-16 times the argument's size; NaN stays."""
     x = np.linspace(-600, 600, 20011)
-    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=2e-13)
+    np.testing.assert_allclose(
+        over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=2e-13
+    )
     x = np.linspace(-30, 30, 20011)
-    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-14)
+    np.testing.assert_allclose(
+        over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-14
+    )
     x /= 100  # a few roundings where the exponent is 0
-    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-15)
+    np.testing.assert_allclose(
+        over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-15
+    )
     assert np.isnan(over(fixed_disorder_kernels._exp)(np.array([np.nan])))[0]
     assert over(fixed_disorder_kernels._exp)(np.array([-1e6]))[0] < 1e-300
 
@@ -41,16 +50,21 @@ def test_exponential():
 def test_normal_probability_and_its_integral():
     """To the 5e-14 that the polynomials claim; beyond `FAR` a probability is 0 or 1."""
     x = np.concatenate([np.linspace(-12, 12, 20011), [-1e9, 1e9]])
-    np.testing.assert_allclose(over(accuracy_kernels._normal)(x), ndtr(x), rtol=0, atol=5e-14)
+    np.testing.assert_allclose(
+        over(accuracy_kernels._normal)(x), ndtr(x), rtol=0, atol=5e-14
+    )
     assert ndtr(-accuracy_kernels.FAR) < 1e-15
     x = x[abs(x) <= accuracy_kernels.FAR]
     exact = x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    np.testing.assert_allclose(over(accuracy_kernels._ramp)(x), exact, rtol=0, atol=5e-14)
+    np.testing.assert_allclose(
+        over(accuracy_kernels._ramp)(x), exact, rtol=0, atol=5e-14
+    )
 
 
 def test_accuracies_by_nodes_and_by_cells():
-    """Where noise is wide, ten nodes in the initial value give what a thousand cells do; where it
-    is narrow, cells are used, and both sides of the rule agree. Diverged logits have no accuracy.
+    """Where noise is wide, ten nodes in the initial value give what a thousand cells
+    do; where it is narrow, cells are used, and both sides of the rule agree. Diverged
+    logits have no accuracy.
     """
     v_0, of_v = gauss_legendre(10, -1)
     z = (v_0 + 0.1 * v_0**2)[None, None]
@@ -67,14 +81,20 @@ def test_accuracies_by_nodes_and_by_cells():
 
     limit = 2 / accuracy_kernels.SMOOTH  # of the noise, as logits range over 2
     by_nodes, by_cells = (accuracy(limit * (1 + sign * 1e-7), 1000) for sign in (1, -1))
-    assert by_nodes == pytest.approx(by_cells, abs=1e-6)  # of a thousand cells: 1e-6 of the width
-    assert abs(accuracy(1.1 * limit, 1000) - by_nodes) > 1e-3  # a wrong width would be seen
+    assert by_nodes == pytest.approx(
+        by_cells, abs=1e-6
+    )  # of a thousand cells: 1e-6 of the width
+    assert (
+        abs(accuracy(1.1 * limit, 1000) - by_nodes) > 1e-3
+    )  # a wrong width would be seen
     assert np.isnan(accuracy(limit, 64, np.inf))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_diverged_entries_have_no_accuracy(value):
-    """Neither where a correct nor where a wrong logit has diverged; other states keep theirs."""
+    """Neither where a correct nor where a wrong logit has diverged; other states keep
+    theirs.
+    """
     rng = np.random.default_rng(0)
     at, M = np.array([[1.0, 0], [0.2, 0.8]]), rng.normal(size=(3, 2, 3))
     target, nodes = rng.integers(3, size=(3, 2)), gauss_hermite(5)
@@ -89,7 +109,9 @@ def test_diverged_entries_have_no_accuracy(value):
 
 
 def test_averages_under_the_softmax():
-    """Against a softmax of the library; logits that only diverging descent has give NaN."""
+    """Against a softmax of the library; logits that only diverging descent has give
+    NaN.
+    """
     rng = np.random.default_rng(0)
     z, M = 9 * rng.normal(size=(7, 5)), rng.normal(size=(3, 7))
     rows, p = fixed_disorder_kernels._table(M), softmax(z, 0)
@@ -99,11 +121,15 @@ def test_averages_under_the_softmax():
     scale = fixed_disorder_kernels._scales(sums[4])
     np.testing.assert_allclose(np.log(sums[4]), logsumexp(z, 0), rtol=1e-14)
     means = M @ p
-    np.testing.assert_allclose(sums[1:4] * scale, means - means.mean(0), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        sums[1:4] * scale, means - means.mean(0), rtol=0, atol=1e-13
+    )
     np.testing.assert_allclose(rows[8] @ e * scale, M.mean(0) @ p, rtol=0, atol=1e-13)
     C = np.cov(M.T, bias=True)
     of_logits = [np.diag(C) @ x - x @ C @ x for x in p.T]
-    np.testing.assert_allclose(fixed_disorder_kernels._variance(sums, scale), of_logits, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        fixed_disorder_kernels._variance(sums, scale), of_logits, rtol=0, atol=1e-13
+    )
     for far in (1e3, -1e3, np.inf, np.nan):
         e = np.full((7, 5), far)
         fixed_disorder_kernels._exponentials(e)
@@ -113,10 +139,14 @@ def test_averages_under_the_softmax():
 
 @pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)
 def test_sums_over_counted_pairs(size):
-    """Mean weights and force by their definitions, at even and odd numbers of places and actions,
-    also of groups without rows: from counts in bytes, and from shares where counts exceed 255.
+    """Mean weights and force by their definitions, at even and odd numbers of places
+    and actions, also of groups without rows: from counts in bytes, and from shares
+    where counts exceed 255.
     """
-    p, rng = Parameters(N=3, L=size[0], d_g=size[1], d_h=4, n_train=8), np.random.default_rng(5)
+    p, rng = (
+        Parameters(N=3, L=size[0], d_g=size[1], d_h=4, n_train=8),
+        np.random.default_rng(5),
+    )
     start = Start.drawn(p, 1, rng)
     given = Realisation.drawn(p, start, rng)
     pairs, share = given.pairs.astype(float), given.share
@@ -138,9 +168,10 @@ def test_sums_over_counted_pairs(size):
 
 
 def test_accuracies_against_the_library():
-    """Every node of every group, where the kernel leaves out groups and nodes that are certain: at
-    all sizes of logits, noise and lead, and where noise is of other logits alone. To 5e-14 for each
-    of the N normal probabilities, and 1e-13 for what does not count.
+    """Every node of every group, where the kernel leaves out groups and nodes that are
+    certain: at all sizes of logits, noise and lead, and where noise is of other logits
+    alone. To 5e-14 for each of the N normal probabilities, and 1e-13 for what does not
+    count.
     """
     rng, (nodes, weight) = np.random.default_rng(0), gauss_hermite(5)
     N, d, L = 8, 3, 4
@@ -153,14 +184,18 @@ def test_accuracies_against_the_library():
             cases += [(at, size * M, target) for size in (0.01, 1, 30)]
     for behind in np.linspace(0, 9, 25):
         M = np.zeros((N, d, N))
-        M[:, :, 1] = rng.choice([-1, 1], N)[:, None] * np.array([1, -1, 0]) + behind * 0.35
+        M[:, :, 1] = (
+            rng.choice([-1, 1], N)[:, None] * np.array([1, -1, 0]) + behind * 0.35
+        )
         M[:, :, 2:] = -50
         cases.append((np.full((L, L), 1 / L), M, np.zeros((N, d), int)))
     found = []
     for at, M, target in cases:
         own = np.diag(at)[:, None, None, None]
         rest = np.array([(np.delete(row, i) ** 2).sum() for i, row in enumerate(at)])
-        z = own * M + (1 - own) * M.mean(1, keepdims=True)  # step, state, action, next state
+        z = own * M + (1 - own) * M.mean(
+            1, keepdims=True
+        )  # step, state, action, next state
         noise = np.sqrt(rest[:, None, None, None] * M.var(1, keepdims=True)) + 1e-9
         noise, y = (
             np.broadcast_to(noise, z.shape),
@@ -168,13 +203,15 @@ def test_accuracies_against_the_library():
         )
         right, own_noise = (np.take_along_axis(x, y, 3) for x in (z, noise))
         chance = ndtr(
-            (right[..., None] + own_noise[..., None] * nodes - z[..., None]) / noise[..., None]
+            (right[..., None] + own_noise[..., None] * nodes - z[..., None])
+            / noise[..., None]
         )
         np.put_along_axis(chance, y[..., None], 1.0, 3)
         found.append(chance.prod(3) @ weight)
         accuracy = accuracy_kernels.accuracies(at, M, target, nodes, weight)
         np.testing.assert_allclose(accuracy, found[-1], rtol=0, atol=N * 5e-14 + 1e-13)
-    # Where bounds decide, at both ends: between what they leave out and a thousand times that.
+    # Where bounds decide, at both ends: between what they leave out and a thousand
+    # times that.
     found = np.concatenate([x.ravel() for x in found])
     for chance in (found, 1 - found):
         assert ((chance > 1e-12) & (chance < 1e-9)).sum() >= 5

@@ -1,5 +1,5 @@
-"""LaTeX: a golden document per model, its compilation by pdflatex, fragments, single equations,
-wrong names.
+"""LaTeX: a golden document per model, its compilation by pdflatex, fragments, single
+equations, wrong names.
 
 The golden files are written by::
 
@@ -20,24 +20,28 @@ import pytest
 import sympy as sp
 
 from theory import latex
-from theory.symbols import notation
-from theory.equations import printing
-from theory.models import registry
 from theory import state_tracking as st
-from theory.equations.equation import Equation, by_number, numbers
 from theory.call.parameters import ParameterError
+from theory.equations import printing
+from theory.equations.equation import Equation, by_number, numbers
+from theory.models import registry
 from theory.runtime import output
 from theory.state_tracking.model import symbols
+from theory.symbols import notation
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 MODELS = pytest.mark.parametrize("model", registry.MODELS)
-pdflatex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
+)
 
 
 @MODELS
 def test_golden_document(model, tmp_path):
-    """Every equation prints as it did; see the top of this file for how to accept a change."""
+    """Every equation prints as it did; see the top of this file for how to accept a
+    change.
+    """
     target = tmp_path / "document.tex"
     assert latex.main([model, "--out", str(target)]) == 0
     assert target.read_text() == (GOLDEN / f"{model}.tex").read_text()
@@ -45,12 +49,16 @@ def test_golden_document(model, tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "hash_seed"),
-    [("positional_semantic", "4711"), ("state_tracking", "0"), ("state_tracking", "4711")],
+    [
+        ("positional_semantic", "4711"),
+        ("state_tracking", "0"),
+        ("state_tracking", "4711"),
+    ],
 )
 @pytest.mark.slow
 def test_document_does_not_depend_on_hashing(model, hash_seed, tmp_path):
-    """SymPy orders by hash here and there; the document must not. The golden documents above are
-    printed under another hash in every process.
+    """SymPy orders by hash here and there; the document must not. The golden documents
+    above are printed under another hash in every process.
     """
     target = tmp_path / "document.tex"
     subprocess.run(
@@ -86,7 +94,9 @@ def compile_(text, folder):
     ],
 )
 def test_document_compiles(model, tmp_path):
-    """No error, nothing undefined, nothing that sticks out of the page by more than 20 pt."""
+    """No error, nothing undefined, nothing that sticks out of the page by more than 20
+    pt.
+    """
     log = compile_((GOLDEN / f"{model}.tex").read_text(), tmp_path)
     assert (tmp_path / "main.pdf").stat().st_size > 10_000
     assert "undefined" not in log.lower()
@@ -98,20 +108,25 @@ def test_document_compiles(model, tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(m, marks=[pytest.mark.slow] * (m not in ("induction_heads", "state_tracking")))
+        pytest.param(
+            m,
+            marks=[pytest.mark.slow] * (m not in ("induction_heads", "state_tracking")),
+        )
         for m in registry.MODELS
     ],
 )
 def test_fragment_compiles(model, tmp_path):
-    """After \\input, with AMS packages alone, it runs over several pages; labels can be cited."""
-    assert latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0
+    """After \\input, with AMS packages alone, it runs over several pages; labels can be
+    cited.
+    """
+    assert (
+        latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0
+    )
     text = (tmp_path / "fragment.tex").read_text()
     names = list(registry.find(model).wing("theory").equations())
     assert re.findall(r"\\label\{eq:(.*?)\}", text) == names
     head = "\\documentclass[11pt]{article}\\usepackage[margin=22mm]{geometry}\\usepackage{amsmath,amssymb}"
-    body = (
-        f"\\begin{{document}}\n\\input{{fragment}}\n\\eqref{{eq:{names[-1]}}}\n\\end{{document}}\n"
-    )
+    body = f"\\begin{{document}}\n\\input{{fragment}}\n\\eqref{{eq:{names[-1]}}}\n\\end{{document}}\n"
     log = compile_(head + body, tmp_path)
     assert "undefined" not in log.lower()
     assert int(re.findall(r"\((\d+) pages", log)[-1]) > 1 + (len(names) > 100)
@@ -144,8 +159,14 @@ def test_house_style(capsys):
 
 
 WRONG = [
-    (["--equation", "c_omgea"], "error: --equation c_omgea: there is none; nearest are c_omega, "),
-    (["state_trackin"], "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?"),
+    (
+        ["--equation", "c_omgea"],
+        "error: --equation c_omgea: there is none; nearest are c_omega, ",
+    ),
+    (
+        ["state_trackin"],
+        "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?",
+    ),
     (["--fragmet"], "error: unknown flag --fragmet"),
 ]
 
@@ -177,8 +198,8 @@ def test_wrong_name_in_process():
 
 
 def test_one_symbol_one_printed_form():
-    """A name may not print in two ways, whatever is assumed about it: readers only see the
-    print.
+    """A name may not print in two ways, whatever is assumed about it: readers only see
+    the print.
     """
     assert notation.symbol("test_only", r"\xi", real=True) == notation.symbol(
         "test_only", r"\xi", real=True
@@ -207,7 +228,9 @@ def test_escape_of_a_lone_dollar():
 
 @pdflatex
 def test_anything_written_about_an_equation_compiles(tmp_path):
-    """Names, references, assumptions and titles are plain text, whatever characters they hold."""
+    """Names, references, assumptions and titles are plain text, whatever characters
+    they hold.
+    """
     strange = Equation(
         "a_b",
         sp.Symbol("a"),
@@ -267,10 +290,13 @@ def test_unknown_equations_are_answered_with_the_nearest_five():
 
 @MODELS
 def test_long_equations_are_broken(model):
-    """No row is wider than the line, none is shrunk; joined again, the rows are the equation."""
+    """No row is wider than the line, none is shrunk; joined again, the rows are the
+    equation.
+    """
     for equation in registry.find(model).wing("theory").equations().values():
         made = latex.rows(equation)
-        # Joints add up to 1 em; what has no place to break stands into the margin, 22 mm or 5.7 em.
+        # Joints add up to 1 em; what has no place to break stands into the margin, 22
+        # mm or 5.7 em.
         room = printing.ROOM + (1 if len(made) > 1 else 5)
         assert all(printing.width(row) <= room for row in made), equation.name
         for row in made:
@@ -283,9 +309,7 @@ def test_long_equations_are_broken(model):
 @pytest.mark.parametrize("room", [12, 20, 60])
 def test_broken_lines_are_the_formula(room):
     """Without what joins lines, the same characters in the same order."""
-    long = (
-        r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k + l + m + n"
-    )
+    long = r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k + l + m + n"
     made = printing.broken(long, room)
     assert (len(made) > 1) == (printing.width(long) > room)
     joined = "".join(made).replace(r"\left. ", "").replace(r" \right.", "")
@@ -296,18 +320,23 @@ def test_broken_lines_are_the_formula(room):
 def test_wide_fractions_are_products():
     """A numerator that is too long becomes a bracket that can be broken."""
     long = " + ".join("abcdefghijkl")
-    assert printing.broken(rf"\frac{{{long}}}{{x}}", 15)[0].startswith(r"\frac{1}{x} \left(a + b")
+    assert printing.broken(rf"\frac{{{long}}}{{x}}", 15)[0].startswith(
+        r"\frac{1}{x} \left(a + b"
+    )
     assert r"\right)^{-1}" in printing.broken(rf"\frac{{x}}{{{long}}}", 15)[-1]
     assert printing.broken(rf"e^{{{long}}}", 9)[0].startswith(r"\exp\left(a + b")
 
 
 @pytest.mark.parametrize(
-    "name", [m.name for model in registry.MODELS.values() for m in (model.systems or [model])]
+    "name",
+    [m.name for model in registry.MODELS.values() for m in (model.systems or [model])],
 )
 def test_every_symbol_has_one_meaning(name):
     """Symbols, arrays and undefined functions of every equation that is printed."""
     model = registry.find(name)
-    equations = model.wing("theory").equations().values()  # first: loads modules that say meanings
+    equations = (
+        model.wing("theory").equations().values()
+    )  # first: loads modules that say meanings
     said = latex.Meanings(model)
     unclear = {
         f"{x} of {e.name}": said.of(x)
@@ -319,14 +348,23 @@ def test_every_symbol_has_one_meaning(name):
 
 
 def test_letters_are_shared_without_mixing_their_meanings(monkeypatch):
-    """Two modules may mean different things by equal symbols; a function may mean its symbol."""
+    """Two modules may mean different things by equal symbols; a function may mean its
+    symbol.
+    """
     monkeypatch.setattr(notation, "_MEANINGS", dict(notation._MEANINGS))
-    for module, means in (("theory.state_tracking.here", "one"), ("theory.elsewhere", "other")):
+    for module, means in (
+        ("theory.state_tracking.here", "one"),
+        ("theory.elsewhere", "other"),
+    ):
         names = {"__name__": module, "symbol": notation.symbol, "means": means}
         exec("symbol('q_shared', means=means)", names)  # as if that module called it
     said = latex.Meanings(registry.find("state_tracking"))
     assert said.of(sp.Symbol("q_shared")) == ["one"]
-    assert said.of(sp.Function("A")) == said.of(symbols.A) == ["attention on the right action"]
+    assert (
+        said.of(sp.Function("A"))
+        == said.of(symbols.A)
+        == ["attention on the right action"]
+    )
     assert said.of(sp.Symbol("nobody")) == []
     field = next(f for f in dataclasses.fields(st.Parameters) if f.name == "n_test")
     assert said.of(sp.Symbol("n_test")) == [field.metadata["doc"]]

@@ -1,4 +1,6 @@
-"""Array code of equations with indices: against sums entry by entry, in NumPy and torch."""
+"""Array code of equations with indices: against sums entry by entry, in NumPy and
+torch.
+"""
 
 import itertools
 
@@ -9,9 +11,9 @@ import torch
 from spelled import Spelled, generated
 from test_fixed_disorder import P, begin
 
+from theory.call.parameters import ParameterError
 from theory.numbers import lowered as lowered_module
 from theory.numbers.lowered import Lowered, NotLowered, number
-from theory.call.parameters import ParameterError
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.realisation import Realisation, Start
 
@@ -51,7 +53,9 @@ def test_as_entry_by_entry(form):
     expr, values = FORMS[form], given()
     expected = lowered_module.entry_by_entry(expr, values | {"l": 2})
     lowered_module._of.cache_clear()
-    assert number(expr, values | {"l": 2}) == pytest.approx(expected, rel=1e-12)  # 48 terms
+    assert number(expr, values | {"l": 2}) == pytest.approx(
+        expected, rel=1e-12
+    )  # 48 terms
     result, stack = sp.IndexedBase("result"), given(2)
     left, many = (result[l], 3) if l in expr.free_symbols else (sp.Symbol("result"), 1)
     for xp, array in ((np, np.asarray), (torch, torch.as_tensor)):
@@ -78,7 +82,9 @@ def test_maps_of_indices():
 
 def test_what_is_refused_or_left_to_others():
     """Places outside of an array, arrays too large, ends that depend on an index."""
-    with pytest.raises(ParameterError, match=r"B\[1, 5\]: not a place of an array of shape"):
+    with pytest.raises(
+        ParameterError, match=r"B\[1, 5\]: not a place of an array of shape"
+    ):
         number(sp.Sum(B[j, i + 1], I, J), given())
     with pytest.raises(ParameterError, match="would have"):
         number(sp.Sum(1 / (i + j + k), I, J, K), {"n": 10**5, "m": 1})
@@ -87,7 +93,9 @@ def test_what_is_refused_or_left_to_others():
     product = sp.Product(A[i, j], I, J)
     assert number(product, given()) == pytest.approx(given()["A"].prod(), rel=1e-12)
     entries, v = sp.IndexedBase("v")[i], {"A": np.ones((4, 2)), "B": np.ones((3, 2))}
-    with pytest.raises(ParameterError, match=r"B\[i, 1\]: i goes to 3, elsewhere to another end"):
+    with pytest.raises(
+        ParameterError, match=r"B\[i, 1\]: i goes to 3, elsewhere to another end"
+    ):
         Lowered({entries: A[i, 1] + B[i, 1]}, [entries])(v)
     with pytest.raises(ParameterError, match="its ends must be whole numbers"):
         number(sp.Sum(A[i, j], (j, 1, i), (i, 1, 3)), given())
@@ -95,19 +103,28 @@ def test_what_is_refused_or_left_to_others():
 
 @pytest.mark.parametrize("size", [(3, 2, 3), (7, 4, 5)], ids=str)
 def test_rates_of_the_quenched_theory_by_hand(size):
-    """Of two students, one of them with groups that no row of its training set is in: array code
-    written by hand against that of the equations. Pairs are in single precision.
+    """Of two students, one of them with groups that no row of its training set is in:
+    array code written by hand against that of the equations. Pairs are in single
+    precision.
     """
     p = P.replace(N=size[0], d_g=size[1], L=size[2])
     starts, members = zip(*(begin(p, seed) for seed in (5, 6)), strict=True)
     start = Start(
-        *(np.concatenate(x) for x in zip(*(vars(s).values() for s in starts), strict=True))
+        *(
+            np.concatenate(x)
+            for x in zip(*(vars(s).values() for s in starts), strict=True)
+        )
     )
     given = Realisation.joined([*members])
     assert (given.share == 0).any() or size[0] == 3
-    by_hand, lowered = FixedDisorder(p, start, given).rates(), Spelled(p, start, given).rates()
+    by_hand, lowered = (
+        FixedDisorder(p, start, given).rates(),
+        Spelled(p, start, given).rates(),
+    )
     for x, expected in zip(by_hand, lowered, strict=True):
-        np.testing.assert_allclose(x, expected, rtol=0, atol=3e-7 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            x, expected, rtol=0, atol=3e-7 * np.abs(expected).max()
+        )
 
 
 def test_rates_in_torch():
@@ -115,7 +132,10 @@ def test_rates_in_torch():
     start, given = begin(P, 5)
     system = Spelled(P, start, given)
     M = system.state[2].transpose(0, 2, 3, 1)
-    values = system.numbers | {"M": M, "pi": system.attention.forward(*system.state[:2])}
+    values = system.numbers | {
+        "M": M,
+        "pi": system.attention.forward(*system.state[:2]),
+    }
     tensors = {q: torch.tensor(x) if np.ndim(x) else x for q, x in values.items()}
     for x, z in zip(generated(torch)(tensors), generated()(values), strict=True):
         np.testing.assert_allclose(x.numpy(), z, rtol=1e-12, atol=1e-16)

@@ -1,5 +1,5 @@
-"""Machine code kept between runs: what is not as it was written is compiled again, and a folder
-that others can write to is not used.
+"""Machine code kept between runs: what is not as it was written is compiled again, and
+a folder that others can write to is not used.
 """
 
 import os
@@ -78,9 +78,14 @@ def test_a_shared_folder_is_not_used(mode, tmp_path, monkeypatch):
     shared.chmod(mode)
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(shared))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.warns(UserWarning, match="others own it or can write to it; .* chmod 700"):
+    with pytest.warns(
+        UserWarning, match="others own it or can write to it; .* chmod 700"
+    ):
         place = output.cache_folder()
-    assert place == tmp_path / "solvable-transformers" and place.stat().st_mode & 0o777 == 0o700
+    assert (
+        place == tmp_path / "solvable-transformers"
+        and place.stat().st_mode & 0o777 == 0o700
+    )
     with pytest.warns(UserWarning, match="no cache"):
         assert answer()[0] == 42.0
     assert not list(shared.iterdir())

@@ -1,4 +1,6 @@
-"""Hops, noisy bigrams and gradient steps: every permutation, every sequence, every count."""
+"""Hops, noisy bigrams and gradient steps: every permutation, every sequence, every
+count.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def walked(hidden, given, x):
 
 @pytest.mark.parametrize(("size", "hops"), [(3, 2), (3, 3), (4, 2)])
 def test_agreement_by_enumeration(size, hops):
-    """Agreement of two sets of hidden permutations after every hop, counted over all inputs."""
+    """Agreement of two sets of hidden permutations after every hop, counted over all
+    inputs.
+    """
     eq, rng = k_hop.equations(), np.random.default_rng([size, hops])
     for trial in range(2):
         first = [tuple(rng.permutation(size)) for _ in range(hops)]
@@ -45,7 +49,9 @@ def test_agreement_by_enumeration(size, hops):
         alike, total = [0] * hops, 0
         for given in itertools.product(group(size), repeat=hops):
             for x in range(size):
-                pairs = zip(walked(first, given, x), walked(second, given, x), strict=True)
+                pairs = zip(
+                    walked(first, given, x), walked(second, given, x), strict=True
+                )
                 alike = [n + (a == b) for n, (a, b) in zip(alike, pairs, strict=True)]
                 total += 1
         fixed = [
@@ -72,20 +78,21 @@ def test_agreement_by_enumeration(size, hops):
 
 @pytest.mark.parametrize(("size", "hops"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 1)])
 def test_mean_square_correlation_by_enumeration(size, hops):
-    """Mean square of the product over hops, over all relative permutations; one hop of a set is as
-    good as all pairs.
+    """Mean square of the product over hops, over all relative permutations; one hop of
+    a set is as good as all pairs.
     """
     one = sum(
         R(sum(a == b for a, b in enumerate(q)) - 1, size - 1) ** 2 for q in group(size)
     ) / math.factorial(size)
     assert (
-        k_hop.equations()["correlation_square"].rhs.subs({N: size, overlaps.k: hops}) == one**hops
+        k_hop.equations()["correlation_square"].rhs.subs({N: size, overlaps.k: hops})
+        == one**hops
     )
 
 
 def test_accuracy_of_kernels_by_enumeration():
-    """Doubly stochastic kernels with rational entries: mass on the right answer over all inputs, N
-    = 3, two hops.
+    """Doubly stochastic kernels with rational entries: mass on the right answer over
+    all inputs, N = 3, two hops.
     """
     size, hops, eq = 3, 2, k_hop.equations()
     hidden = [(1, 2, 0), (0, 2, 1)]
@@ -115,7 +122,9 @@ def test_accuracy_of_kernels_by_enumeration():
             mass += v[walked(hidden, given, x)[-1]]
             total += 1
     m = [
-        eq["hop_overlap"].rhs.subs({N: size, overlaps.trace: sum(A[h[x]][x] for x in range(size))})
+        eq["hop_overlap"].rhs.subs(
+            {N: size, overlaps.trace: sum(A[h[x]][x] for x in range(size))}
+        )
         for A, h in zip(kernel, hidden, strict=True)
     ]
     assert all(m)  # a zero would hide the others
@@ -129,21 +138,26 @@ def test_accuracy_of_kernels_by_enumeration():
 
 
 def test_conserved_ratio_of_hops():
-    """Along the flow of three hops the ratio keeps its value, which is 1 for equal overlaps and
-    grows with the second.
+    """Along the flow of three hops the ratio keeps its value, which is 1 for equal
+    overlaps and grows with the second.
     """
     form = k_hop.equations()["hop_invariant"].rhs
     flow = overlaps.flow(3)
     for a, b in itertools.permutations(flow.state, 2):
         C = form.subs({overlaps.overlap[i]: a, overlaps.overlap[j]: b})
-        assert sp.simplify(sum(sp.diff(C, q) * rate for q, rate in flow.rhs.items())) == 0
+        assert (
+            sp.simplify(sum(sp.diff(C, q) * rate for q, rate in flow.rhs.items())) == 0
+        )
         assert C.subs(a, b) == 1 and C.subs({a: R(1, 2), b: 0}) == R(3, 4)
 
 
 def test_equal_overlaps_are_the_flow_at_equal_overlaps():
     """Rates of two, three and four hops where all overlaps are one number."""
     eq, m = k_hop.equations(), symbols.m
-    for kind, name in (("sphere", "equal_overlaps"), ("softmax", "equal_overlaps_softmax")):
+    for kind, name in (
+        ("sphere", "equal_overlaps"),
+        ("softmax", "equal_overlaps_softmax"),
+    ):
         for hops in (2, 3, 4):
             system = overlaps.flow(hops, kind)
             for rate in system.rhs.values():
@@ -154,8 +168,8 @@ def test_equal_overlaps_are_the_flow_at_equal_overlaps():
                     )
                     == 0
                 )
-    # On the unit circle: the vector at angle phi ascends f(cos phi) by dphi/dt = -f' sin phi, so m
-    # = cos phi by f' sin^2 phi.
+    # On the unit circle: the vector at angle phi ascends f(cos phi) by dphi/dt = -f'
+    # sin phi, so m = cos phi by f' sin^2 phi.
     phi = sp.Symbol("phi", positive=True)
     assert (
         sp.simplify(
@@ -167,17 +181,24 @@ def test_equal_overlaps_are_the_flow_at_equal_overlaps():
 
 
 def test_direct_time_is_the_integral():
-    """k >= 3: time from m_0 by the rate of equal overlaps, whose 1 - m^2 matters at order m_0^2 (a
-    logarithm at k = 4) only.
+    """k >= 3: time from m_0 by the rate of equal overlaps, whose 1 - m^2 matters at
+    order m_0^2 (a logarithm at k = 4) only.
     """
     eq = k_hop.equations()
     for hops in (3, 4, 6):
-        rate = sp.lambdify(symbols.m, eq["equal_overlaps"].rhs.subs(overlaps.k, hops), "scipy")
+        rate = sp.lambdify(
+            symbols.m, eq["equal_overlaps"].rhs.subs(overlaps.k, hops), "scipy"
+        )
         for start in (1e-3, 1e-5):
             time, _ = scipy.integrate.quad(
-                lambda s, rate=rate: np.exp(s) / rate(np.exp(s)), np.log(start), -0.7, epsrel=1e-10
+                lambda s, rate=rate: np.exp(s) / rate(np.exp(s)),
+                np.log(start),
+                -0.7,
+                epsrel=1e-10,
             )
-            law = eq["direct_time"].rhs.subs({overlaps.m_0: sp.Float(start), overlaps.k: hops})
+            law = eq["direct_time"].rhs.subs(
+                {overlaps.m_0: sp.Float(start), overlaps.k: hops}
+            )
             assert abs(float(law) / time - 1) < 3 * start  # pi/4 m_0 at k = 3
 
 
@@ -201,14 +222,18 @@ def test_feed_forward_success_by_enumeration(size, samples, noise):
     ):  # label ``size`` is the noise token
         counts = [labels.count(x) for x in range(size + 1)]
         if counts[-1] > max(counts[:-1]):
-            exact += math.prod(noise if x == size else (1 - noise) / size for x in labels)
+            exact += math.prod(
+                noise if x == size else (1 - noise) / size for x in labels
+            )
     p_ = noisy_bigram.Parameters(N=size, n=samples, a=float(noise))
-    assert noisy_bigram.feed_forward_success(p_) == pytest.approx(float(exact), rel=1e-12)
+    assert noisy_bigram.feed_forward_success(p_) == pytest.approx(
+        float(exact), rel=1e-12
+    )
 
 
 def test_failure_of_the_feed_forward_path():
-    """At most one noise label among n, counted; its limit at fixed n a; at a million tokens the
-    exact law is that, up to n^2/N.
+    """At most one noise label among n, counted; its limit at fixed n a; at a million
+    tokens the exact law is that, up to n^2/N.
     """
     eq = noisy_bigram.equations()
     a_, n_ = (
@@ -223,7 +248,8 @@ def test_failure_of_the_feed_forward_path():
         )
         assert eq["bigram_fail"].rhs.subs({n_: samples, a_: noise}) == counted
     whole, scaled = (
-        float(eq[q].lambdify(a_, n_)(1e-6, 2e6)) for q in ("bigram_fail", "bigram_fail_scaled")
+        float(eq[q].lambdify(a_, n_)(1e-6, 2e6))
+        for q in ("bigram_fail", "bigram_fail_scaled")
     )
     assert whole == pytest.approx(scaled, rel=1e-5)  # of order a
     p_ = noisy_bigram.Parameters(N=10**6, n=8, a=0.5)
@@ -235,7 +261,8 @@ def test_failure_of_the_feed_forward_path():
 def binomial(trials: int, chance: Fraction) -> list[Fraction]:
     """Probabilities of 0 .. trials successes."""
     return [
-        math.comb(trials, c) * chance**c * (1 - chance) ** (trials - c) for c in range(trials + 1)
+        math.comb(trials, c) * chance**c * (1 - chance) ** (trials - c)
+        for c in range(trials + 1)
     ]
 
 
@@ -249,26 +276,30 @@ def binomial(trials: int, chance: Fraction) -> list[Fraction]:
     ],
 )
 def test_value_memory_by_enumeration(size, length, samples, noise):
-    """Count of a token under its own label against N - 1 independent others, every combination,
-    ties drawn evenly.
+    """Count of a token under its own label against N - 1 independent others, every
+    combination, ties drawn evenly.
     """
     own, other = {}, {}
     for labelled, w in enumerate(binomial(samples, (1 - noise) / size)):
-        for chance, v in enumerate(binomial((length - 1) * labelled, Fraction(1, size))):
+        for chance, v in enumerate(
+            binomial((length - 1) * labelled, Fraction(1, size))
+        ):
             own[labelled + chance] = own.get(labelled + chance, Fraction(0)) + w * v
             other[chance] = other.get(chance, Fraction(0)) + w * v
     exact = Fraction(0)
     for mine, w in own.items():
         for rivals in itertools.product(other, repeat=size - 1):
             if mine >= max(rivals):
-                exact += w * math.prod(other[c] for c in rivals) / (1 + rivals.count(mine))
+                exact += (
+                    w * math.prod(other[c] for c in rivals) / (1 + rivals.count(mine))
+                )
     p_ = noisy_bigram.Parameters(N=size, T=length, n=samples, a=float(noise))
     assert noisy_bigram.value_recovered(p_) == pytest.approx(float(exact), rel=1e-12)
 
 
 def test_value_memory_of_many_tokens():
-    """The limit at fixed n/N: a Poisson number of own samples, one of them ties with chance, two
-    win; finite sizes differ by 1/N.
+    """The limit at fixed n/N: a Poisson number of own samples, one of them ties with
+    chance, two win; finite sizes differ by 1/N.
     """
     eq, finite = noisy_bigram.equations(), []
     for size in (10**4, 10**5):
@@ -290,8 +321,8 @@ def test_value_memory_of_many_tokens():
 
 @pytest.mark.parametrize(("size", "triggers", "length"), [(4, 1, 5), (5, 2, 5)])
 def test_mean_inputs_by_enumeration(size, triggers, length):
-    """Mean of the averaged token block, with and without the answer given, and the reach of the
-    answer's position.
+    """Mean of the averaged token block, with and without the answer given, and the
+    reach of the answer's position.
     """
     eq, plain = gradient_steps.equations(), range(triggers, size)
     total, given, reach, number = (
@@ -301,14 +332,20 @@ def test_mean_inputs_by_enumeration(size, triggers, length):
         0,
     )
     free = length - 3
-    for trigger, place, y in itertools.product(range(triggers), range(length - 2), plain):
+    for trigger, place, y in itertools.product(
+        range(triggers), range(length - 2), plain
+    ):
         weight = (
             sum(R(1, t + 1) for t in range(place + 1, length)) / length
         )  # of position place + 1 in the averaged remap block
         for others in itertools.product(plain, repeat=free):
             rest = list(others)
             tokens = [
-                trigger if s in (place, length - 1) else y if s == place + 1 else rest.pop()
+                trigger
+                if s in (place, length - 1)
+                else y
+                if s == place + 1
+                else rest.pop()
                 for s in range(length)
             ]
             z = triggers  # a plain token
@@ -319,17 +356,32 @@ def test_mean_inputs_by_enumeration(size, triggers, length):
     at = {
         N: size,
         T: length,
-        next(q for q in eq["token_mean"].rhs.free_symbols if q.name == "n_plain"): len(plain),
+        next(q for q in eq["token_mean"].rhs.free_symbols if q.name == "n_plain"): len(
+            plain
+        ),
     }
-    delta = next(q for q in eq["token_mean_given"].rhs.free_symbols if q.name == "delta_kz")
+    delta = next(
+        q for q in eq["token_mean_given"].rhs.free_symbols if q.name == "delta_kz"
+    )
     assert eq["token_mean"].rhs.subs(at) == total / number
-    assert eq["token_mean_given"].rhs.subs(at).subs(delta, 1) == given[True] * len(plain) / number
+    assert (
+        eq["token_mean_given"].rhs.subs(at).subs(delta, 1)
+        == given[True] * len(plain) / number
+    )
     assert eq["token_mean_given"].rhs.subs(at).subs(delta, 0) == given[False] * len(
         plain
     ) / number / (len(plain) - 1)
-    assert sp.simplify(sp.expand_func(eq["answer_reach"].rhs.subs(at)) - reach / number) == 0
-    for place in range(1, length + 1):  # every position's weight, of which the reach is a mean
+    assert (
+        sp.simplify(sp.expand_func(eq["answer_reach"].rhs.subs(at)) - reach / number)
+        == 0
+    )
+    for place in range(
+        1, length + 1
+    ):  # every position's weight, of which the reach is a mean
         weight = sum(R(1, t) for t in range(place, length + 1)) / length
         assert (
-            gradient_steps.weight_of_position().subs({T: length, gradient_steps.s: place}) == weight
+            gradient_steps.weight_of_position().subs(
+                {T: length, gradient_steps.s: place}
+            )
+            == weight
         )

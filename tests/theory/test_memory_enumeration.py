@@ -1,4 +1,6 @@
-"""Equations of the associative-memory systems against enumeration in rational arithmetic."""
+"""Equations of the associative-memory systems against enumeration in rational
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,24 @@ from theory.symbols.special import gaussian_accuracy
 R = sp.Rational
 
 
-# ---- Superposition: unit vectors +-e_1 .. +-e_d have the second moments of the sphere, and are
-# finite in number
+# ---- Superposition: unit vectors +-e_1 .. +-e_d have the second moments of the sphere,
+# and are finite in number
 
 
-def enumerated(keys: int, answers: tuple[int, ...], dimension: int) -> dict[str, sp.Rational]:
-    """Exact mean and variance of the right and of one wrong score of key 0, over all signed unit
-    vectors; weights 1.
+def enumerated(
+    keys: int, answers: tuple[int, ...], dimension: int
+) -> dict[str, sp.Rational]:
+    """Exact mean and variance of the right and of one wrong score of key 0, over all
+    signed unit vectors; weights 1.
     """
-    frame = np.concatenate([np.eye(dimension, dtype=int), -np.eye(dimension, dtype=int)])
+    frame = np.concatenate(
+        [np.eye(dimension, dtype=int), -np.eye(dimension, dtype=int)]
+    )
     overlap = frame @ frame.T
     outputs = max(answers) + 1
-    draws = np.array(list(itertools.product(range(2 * dimension), repeat=keys + outputs)))
+    draws = np.array(
+        list(itertools.product(range(2 * dimension), repeat=keys + outputs))
+    )
     e_, u_ = draws[:, :keys], draws[:, keys:]
     found = {}
     for name, output in (
@@ -40,7 +48,10 @@ def enumerated(keys: int, answers: tuple[int, ...], dimension: int) -> dict[str,
             for x in range(keys)
         )
         mean = R(int(score.sum()), len(draws))
-        found |= {f"mean_{name}": mean, name: R(int((score * score).sum()), len(draws)) - mean**2}
+        found |= {
+            f"mean_{name}": mean,
+            name: R(int((score * score).sum()), len(draws)) - mean**2,
+        }
     return found
 
 
@@ -48,11 +59,14 @@ def enumerated(keys: int, answers: tuple[int, ...], dimension: int) -> dict[str,
     ("dimension", "size", "classes"), [(2, 4, 2), (3, 2, 2), (2, 3, 3), (3, 4, 2)]
 )
 def test_interference_by_enumeration(dimension, size, classes):
-    """Means and variances of scores with N keys on M outputs, one output per key included, as
-    rational numbers.
+    """Means and variances of scores with N keys on M outputs, one output per key
+    included, as rational numbers.
     """
     found = enumerated(size, tuple(x % classes for x in range(size)), dimension)
-    eq, at = superposition.equations(), {N: size, d: dimension, superposition.M: classes}
+    eq, at = (
+        superposition.equations(),
+        {N: size, d: dimension, superposition.M: classes},
+    )
     assert (
         found["mean_right"] == eq["score_mean_right"].rhs.subs(superposition.q_x, 1)
         and found["mean_wrong"] == eq["score_mean_wrong"].rhs
@@ -65,8 +79,8 @@ def test_interference_by_enumeration(dimension, size, classes):
 
 
 def test_hebbian_score_as_a_sum():
-    """The score of the definition, put together from its overlaps, for every assignment of two
-    outputs to two keys.
+    """The score of the definition, put together from its overlaps, for every assignment
+    of two outputs to two keys.
     """
     form = superposition.equations()["hebbian_score"].rhs.subs(N, 2).doit()
     uu, ee = (
@@ -84,16 +98,23 @@ def test_hebbian_score_as_a_sum():
                 | {superposition.key_overlap[q]: v for q, v in ee.items()}
             )
             assert value == sum(
-                w * uu[output, answers[x - 1]] * ee[asked, x] for x, w in ((1, 3), (2, 5))
+                w * uu[output, answers[x - 1]] * ee[asked, x]
+                for x, w in ((1, 3), (2, 5))
             )
 
 
 def test_capacity_laws_solve_their_condition():
-    """2 ln(outputs) times the exact variance of a wrong score is 1 at capacity, as N and d grow."""
+    """2 ln(outputs) times the exact variance of a wrong score is 1 at capacity, as N
+    and d grow.
+    """
     eq = superposition.equations()
     for power in (60, 120):  # corrections: 2/d of the leak over 1/(2 ln N), and 2/N
         size = sp.Integer(10) ** power
-        variance = eq["interference_wrong"].rhs.subs(d, sp.sqrt(eq["capacity"].rhs)).subs(N, size)
+        variance = (
+            eq["interference_wrong"]
+            .rhs.subs(d, sp.sqrt(eq["capacity"].rhs))
+            .subs(N, size)
+        )
         assert abs(sp.N(2 * sp.log(size) * variance - 1, 50)) < 10 ** (-power // 2 + 4)
     outputs = sp.Integer(10) ** 3
     for power in (20, 40):  # at fixed M the rest is of order M/d
@@ -103,18 +124,22 @@ def test_capacity_laws_solve_their_condition():
 
 
 def test_half_of_the_keys_of_few_outputs():
-    """Gaussian scores with the exact variances: the load N ln M / (M d) at half recall tends to the
-    law's as M grows.
+    """Gaussian scores with the exact variances: the load N ln M / (M d) at half recall
+    tends to the law's as M grows.
     """
     eq, gaps = superposition.equations(), []
     for outputs in (10.0**3, 10.0**9, 10.0**27):
         dimension = outputs**3
-        law = float(eq["capacity_classes"].lambdify(superposition.M, d)(outputs, dimension))
+        law = float(
+            eq["capacity_classes"].lambdify(superposition.M, d)(outputs, dimension)
+        )
 
         def recalled(size, outputs=outputs, dimension=dimension):
             s_0, s_1 = (
                 math.sqrt(
-                    eq[f"classes_{q}"].lambdify(N, superposition.M, d)(size, outputs, dimension)
+                    eq[f"classes_{q}"].lambdify(N, superposition.M, d)(
+                        size, outputs, dimension
+                    )
                 )
                 for q in ("right", "wrong")
             )
@@ -129,8 +154,8 @@ def test_half_of_the_keys_of_few_outputs():
 
 
 def test_densities_of_the_recall_integrals():
-    """Without wrong scores both integrals are that of a normal density; the leak has the law of one
-    coordinate on the sphere.
+    """Without wrong scores both integrals are that of a normal density; the leak has
+    the law of one coordinate on the sphere.
     """
     eq = superposition.equations()
     for name in ("recall_gaussian", "recall_sphere"):
@@ -141,7 +166,9 @@ def test_densities_of_the_recall_integrals():
         ]
         assert moment == [1, 1, 3]
     (inner,) = eq["recall_sphere"].rhs.function.atoms(sp.Integral)
-    (marginal,) = (q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d")
+    (marginal,) = (
+        q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d"
+    )
     density = inner.function / marginal
     for dimension in (3, 5, 7):
         at = density.subs(d, dimension)
@@ -152,24 +179,31 @@ def test_densities_of_the_recall_integrals():
 
 
 def test_recall_integrals_are_what_the_numbers_integrate():
-    """The equations' own integrands by mpmath, at N = 3: Gaussian scores at d = 4, sphere tails at
-    d = 3 (F uniform).
+    """The equations' own integrands by mpmath, at N = 3: Gaussian scores at d = 4,
+    sphere tails at d = 3 (F uniform).
     """
     eq, size = superposition.equations(), 3
     with mpmath.workdps(15):
         s = {
             q: float(eq[f"sigma_{n}"].evaluate({"N": size, "d": 4}))
-            for q, n in ((superposition.sigma_0, "right"), (superposition.sigma_1, "wrong"))
+            for q, n in (
+                (superposition.sigma_0, "right"),
+                (superposition.sigma_1, "wrong"),
+            )
         }
         integrand = sp.lambdify(
-            superposition.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath"
+            superposition.z,
+            eq["recall_gaussian"].rhs.function.subs(s | {N: size}),
+            "mpmath",
         )
         assert superposition.gaussian_recall(size, 4) == pytest.approx(
             float(mpmath.quad(integrand, mpmath.linspace(-8, 8, 5))), abs=1e-10
         )
     s_0 = float(eq["sigma_right"].evaluate({"N": size, "d": 3}))
     (inner,) = eq["recall_sphere"].rhs.function.atoms(sp.Integral)
-    (marginal,) = (q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d")
+    (marginal,) = (
+        q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d"
+    )
     below = inner.function.subs(marginal, sp.Symbol("F")).subs(d, 3)
     argument = sp.lambdify(
         (superposition.z, superposition.c_leak),
@@ -186,7 +220,8 @@ def test_recall_integrals_are_what_the_numbers_integrate():
         total += (
             w
             * normal(x)
-            * float(weights @ (weight(points, chance) * np.ones_like(points))) ** (size - 1)
+            * float(weights @ (weight(points, chance) * np.ones_like(points)))
+            ** (size - 1)
         )
     # Kinks of the clipped distribution: 400 nodes leave 1e-5.
     assert superposition.sphere_recall(size, 3) == pytest.approx(total, abs=1e-4)
@@ -196,12 +231,14 @@ def test_recall_integrals_are_what_the_numbers_integrate():
 
 
 def test_transition_law_entry_by_entry():
-    """Two triggers among four tokens: their rows are certain, all others are the bigram table's,
-    and every row sums to 1.
+    """Two triggers among four tokens: their rows are certain, all others are the bigram
+    table's, and every row sums to 1.
     """
     form = trigger_task.equations()["trigger_transition"].rhs.subs(K, 2).doit()
     table = {
-        (a, b): R(a + 2 * b, 20 + 4 * 2 * (b - 0)) for a in range(1, 5) for b in range(1, 5)
+        (a, b): R(a + 2 * b, 20 + 4 * 2 * (b - 0))
+        for a in range(1, 5)
+        for b in range(1, 5)
     }  # [next, now]
     for b in range(1, 5):
         total = sum(table[a, b] for a in range(1, 5))
@@ -219,11 +256,13 @@ def test_transition_law_entry_by_entry():
             }
         )
         for now, following in itertools.product(range(1, 5), repeat=2):
-            value = given.subs({trigger_task.first: now, trigger_task.last: following}).replace(
-                trigger_task.bigram, lambda a, b: table[int(a), int(b)]
-            )
+            value = given.subs(
+                {trigger_task.first: now, trigger_task.last: following}
+            ).replace(trigger_task.bigram, lambda a, b: table[int(a), int(b)])
             assert value == (
-                int(following == follows[now]) if now in follows else table[following, now]
+                int(following == follows[now])
+                if now in follows
+                else table[following, now]
             )
 
 
@@ -250,14 +289,16 @@ def unit(size: int, shift: int = 0) -> list[list[int]]:
 
 
 def test_target_memories_do_their_work():
-    """With unit vectors: W_K1 scores each position's predecessor alone, W_K2 a trigger's own
-    remapped token, W_O2 copies.
+    """With unit vectors: W_K1 scores each position's predecessor alone, W_K2 a
+    trigger's own remapped token, W_O2 copies.
     """
     eq, size = trigger_task.equations(), 4
     positions = unit(size)
     W = entries(eq["target_W_K1"].rhs.subs(T, size), {p: positions}, size)
     for t, s in itertools.product(range(size), repeat=2):
-        assert (sp.Matrix([positions[t]]) * W * sp.Matrix([positions[s]]).T)[0] == int(s == t - 1)
+        assert (sp.Matrix([positions[t]]) * W * sp.Matrix([positions[s]]).T)[0] == int(
+            s == t - 1
+        )
     tokens, moved, triggers = unit(size), unit(size, 1), (3, 1)
     form = (
         eq["target_W_K2"]
@@ -269,15 +310,19 @@ def test_target_memories_do_their_work():
     for a, b in itertools.product(range(size), repeat=2):
         score = (sp.Matrix([tokens[a]]) * W * sp.Matrix([moved[b]]).T)[0]
         assert score == int(a == b and a + 1 in triggers)
-    W = entries(eq["target_W_O2"].rhs.subs(N, size), {u: tokens, trigger_task.value: moved}, size)
+    W = entries(
+        eq["target_W_O2"].rhs.subs(N, size),
+        {u: tokens, trigger_task.value: moved},
+        size,
+    )
     for a, b in itertools.product(range(size), repeat=2):
         assert (sp.Matrix([tokens[a]]) * W * sp.Matrix([moved[b]]).T)[0] == int(a == b)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_probe_and_its_chance(size):
-    """All M^M winners of M candidates, equally likely: the mean of the probe is its value at
-    random.
+    """All M^M winners of M candidates, equally likely: the mean of the probe is its
+    value at random.
     """
     eq = trigger_task.equations()
     form = eq["probe"].rhs.subs(trigger_task.size, size).doit()
@@ -286,4 +331,6 @@ def test_probe_and_its_chance(size):
         for winners in itertools.product(range(size), repeat=size)
     ]
     assert max(values) == 1 and min(values) == 0
-    assert sum(values) / len(values) == eq["probe_chance"].rhs.subs(trigger_task.size, size)
+    assert sum(values) / len(values) == eq["probe_chance"].rhs.subs(
+        trigger_task.size, size
+    )

@@ -1,5 +1,5 @@
-"""Gradients as memories: the forms on the slides, limits, and the printed constant that is off for
-K < N.
+"""Gradients as memories: the forms on the slides, limits, and the printed constant that
+is off for K < N.
 """
 
 from __future__ import annotations
@@ -12,7 +12,22 @@ from later import Later
 
 from theory.associative_memory import gradient_memory
 from theory.associative_memory.gradient_memory import Parameters, equations, margin
-from theory.associative_memory.symbols import K, N, e, eta, i, j, k, m, p, p_hat, t, u, v, z
+from theory.associative_memory.symbols import (
+    K,
+    N,
+    e,
+    eta,
+    i,
+    j,
+    k,
+    m,
+    p,
+    p_hat,
+    t,
+    u,
+    v,
+    z,
+)
 
 EQ = Later(equations)
 
@@ -33,7 +48,9 @@ def test_sums_run_over_all_classes():
 
 
 def test_one_step_as_printed_for_a_bijection():
-    """Slides: eta/N (1{f(z) = k} - 1/N), the constant read with K = N; for K < N it is 1/K."""
+    """Slides: eta/N (1{f(z) = k} - 1/N), the constant read with K = N; for K < N it is
+    1/K.
+    """
     for name, hit in (("step_right", 1), ("step_wrong", 0)):
         assert sp.simplify(EQ[name].rhs.subs(K, N) - eta / N * (hit - 1 / N)) == 0
         assert sp.simplify(EQ[name].rhs - eta / N * (hit - 1 / K)) == 0
@@ -77,7 +94,9 @@ def test_early_and_late():
             1e-4 / size, rel=1e-4
         )  # next order: t/N
         late = margin(Parameters(N=size, K=classes), 1e30)
-        assert late == pytest.approx(np.log(classes * 1e30 / size), rel=1e-10)  # (K - 1) m e^-m
+        assert late == pytest.approx(
+            np.log(classes * 1e30 / size), rel=1e-10
+        )  # (K - 1) m e^-m
     assert float(EQ["margin_flow"].lambdify(N, K, t)(9, 6, 10.0)) == pytest.approx(
         float(margin(Parameters(N=9, K=6), 10.0)), rel=1e-14
     )

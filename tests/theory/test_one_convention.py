@@ -1,5 +1,5 @@
-"""The same question has the same name in every model, and the length of a run is `until` (of
-`train`: `tests/simulate/test_every_student.py`).
+"""The same question has the same name in every model, and the length of a run is
+`until` (of `train`: `tests/simulate/test_every_student.py`).
 """
 
 import ast
@@ -42,7 +42,9 @@ def test_a_model_with_flows_has_a_flow(name):
     assert bool(theory.flows()) == ("flow" in vars(theory))
     if "flow" in vars(theory):
         needed = [x.default for x in inspect.signature(theory.flow).parameters.values()]
-        made = theory.flow(*[2 for default in needed if default is inspect.Parameter.empty])
+        made = theory.flow(
+            *[2 for default in needed if default is inspect.Parameter.empty]
+        )
         assert type(made).__name__ == "Flow" and made.state
 
 
@@ -53,7 +55,11 @@ def test_signatures(name):
         if question in SHAPES:
             first, others = SHAPES[question]
             given = list(inspect.signature(function).parameters)
-            level = ["level"] if question == "emergence_times" and "level" in given[:2] else []
+            level = (
+                ["level"]
+                if question == "emergence_times" and "level" in given[:2]
+                else []
+            )
             assert given[: len(first + level)] == first + level, question
             assert set(given[len(first) :]) <= others, question
 
@@ -65,8 +71,8 @@ LONG = ()  # as long as twenty others
     "name", [pytest.param(x, marks=[pytest.mark.slow] * (x in LONG)) for x in TABLE]
 )
 def test_length_of_a_run(name):
-    """`until`, or the model's own time: one answer; both are refused. A model without training time
-    says so.
+    """`until`, or the model's own time: one answer; both are refused. A model without
+    training time says so.
     """
     theory, there = TABLE[name].wing("theory"), offered(name)
     if "onset" not in there:
@@ -78,20 +84,29 @@ def test_length_of_a_run(name):
         return
     time = "alpha" if name == "state_tracking" else "t"
     for question in {"onset", "predict"} & there.keys():
-        own = {"seeds": 1, "level": "dressed"} if (question, time) == ("predict", "alpha") else {}
+        own = (
+            {"seeds": 1, "level": "dressed"}
+            if (question, time) == ("predict", "alpha")
+            else {}
+        )
         a, b = (there[question](p, **own, **{word: 4.0}) for word in ("until", time))
         if question == "onset":
             assert a.numbers == pytest.approx(b.numbers, rel=1e-12, nan_ok=True)
         else:
             xr.testing.assert_identical(a, b)
-            lengths = [float(np.max(x[time])) for x in (a, there[question](p, **own, until=2.0))]
+            lengths = [
+                float(np.max(x[time]))
+                for x in (a, there[question](p, **own, until=2.0))
+            ]
             assert lengths[1] < lengths[0] <= 4.0 * (1 + 1e-12)
         with pytest.raises(ParameterError, match="same as until"):
             there[question](p, **own, **{"until": 2.0, time: 2.0})
 
 
 def test_names_of_theory():
-    """What type checkers are told and what is loaded are the same names, each from its module."""
+    """What type checkers are told and what is loaded are the same names, each from its
+    module.
+    """
     checked = {
         alias.name: f"{node.module}"
         for block in ast.parse(Path(theory.__file__).read_text()).body
@@ -100,7 +115,9 @@ def test_names_of_theory():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert checked == {name: f"theory.{module}" for name, module in theory.PLACES.items()}
+    assert checked == {
+        name: f"theory.{module}" for name, module in theory.PLACES.items()
+    }
     for name, module in checked.items():
         assert getattr(theory, name) is getattr(importlib.import_module(module), name)
     with pytest.raises(ImportError, match="cannot import name 'Equatoin'"):

@@ -7,9 +7,9 @@ import pytest
 import sympy as sp
 from test_own_flows import DECAY, PI, PLAIN, crossing, k, own, t, x, y
 
+from theory.call.parameters import ParameterError
 from theory.dynamics.flow import Flow
 from theory.symbols.notation import symbol
-from theory.call.parameters import ParameterError
 
 CIRCLE = own({x: y, y: -x}, {x: 0, y: 1})
 
@@ -37,11 +37,15 @@ def impatient(monkeypatch):
     ids=str,
 )
 def test_events_in_every_form(event, time):
-    """Observables, abbreviations, relations, other assumptions, names, times, parameters."""
+    """Observables, abbreviations, relations, other assumptions, names, times,
+    parameters.
+    """
     if time is None:
         time = -np.log(0.3 + np.sqrt(np.log(2)) * 1e-4)
     numbers = {"k": 0.25} if event == x - k else {}
-    assert crossing(DECAY, event, **numbers) == pytest.approx(time, rel=1e-9, nan_ok=True)
+    assert crossing(DECAY, event, **numbers) == pytest.approx(
+        time, rel=1e-9, nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,11 +76,20 @@ def test_events_that_are_refused(event, message):
         (x**2, "x diverges near t = 1;"),
         (-k * sp.sqrt(x), "no solution after t = 2, where x = "),
         (-1 / x, "at t = 0.5; take a shorter run"),
-        (-(x**-2), "no solution after t = 0.333333"),  # LSODA's last steps have no length
+        (
+            -(x**-2),
+            "no solution after t = 0.333333",
+        ),  # LSODA's last steps have no length
         (sp.log(1 - t), "no solution after t = 1, where x = "),
         (sp.Piecewise((1, t < 1)), "no solution after t = 1, where x = 2"),
-        (sp.log(-k * x), "^own: there is no solution after t = 0, where x = 1; take other numbers"),
-        ((k - 1) ** -0.5, "diverges near t = 0; take other numbers"),  # Python's 1/0 is an error
+        (
+            sp.log(-k * x),
+            "^own: there is no solution after t = 0, where x = 1; take other numbers",
+        ),
+        (
+            (k - 1) ** -0.5,
+            "diverges near t = 0; take other numbers",
+        ),  # Python's 1/0 is an error
         (sp.Limit(sp.sin(y) / y, y, x), "^Limit: has no numerical value"),
         (sp.Derivative(sp.sin(t), t), "^Derivative: has no numerical value"),
         (sp.exp(sp.I * (t + 1)), r"^own: is complex, \("),
@@ -108,7 +121,9 @@ def test_two_crossings_inside_a_step(below):
     ids=str,
 )
 def test_a_jump_at_the_start_is_a_crossing(jump, recwarn):
-    """Whatever rounding makes of states beside the start; pieces are evaluated as arrays."""
+    """Whatever rounding makes of states beside the start; pieces are evaluated as
+    arrays.
+    """
     rates = np.random.default_rng(0).uniform(0.1, 3, 10)
     found = own({x: -k * x}, {x: 1}).solve({}, t=5, k=rates, events={"event": jump})
     assert (found.event < 1e-10).all() and not recwarn  # NaN, too, is a failure
@@ -119,7 +134,9 @@ def test_pieces_of_several_shapes():
     """Conditions on a parameter and on the time, at many points."""
     piece = sp.Piecewise((1, sp.And(k > 1, x > sp.Rational(1, 2))), (0, True))
     rates = np.linspace(0.1, 3, 40)
-    found = own({x: -k * x}, {x: 1}, observables={"o": piece}).solve({}, t=2, k=rates, at=[0, 1, 2])
+    found = own({x: -k * x}, {x: 1}, observables={"o": piece}).solve(
+        {}, t=2, k=rates, at=[0, 1, 2]
+    )
     np.testing.assert_array_equal(found.o, (found.k > 1) & (found.x > 0.5))
 
 
@@ -157,7 +174,10 @@ def test_pulses_late_in_a_long_run(name):
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [*((name, [1.0]) for name in ("sech", "tent", "parameter")), ("gaussian", [0.9, *[1.1] * 31])],
+    [
+        *((name, [1.0]) for name in ("sech", "tent", "parameter")),
+        ("gaussian", [0.9, *[1.1] * 31]),
+    ],
 )
 def test_pulses_in_the_state(name, values):
     """As above, of one run and of many at once, where time is an order parameter."""
@@ -181,9 +201,13 @@ def test_pulses_in_the_state(name, values):
 )
 def test_a_solution_that_slides_along_a_jump(rates, start, jump, impatient):
     """The message names the jump."""
-    with pytest.raises(ParameterError, match=f"rates jump at {jump} = 0, and there is no way"):
+    with pytest.raises(
+        ParameterError, match=f"rates jump at {jump} = 0, and there is no way"
+    ):
         own(rates, start).solve({}, t=8)
-    crossed = own({x: 1 + sp.Heaviside(x - 1)}, {x: 0}).solve({}, t=5, events={"late": x - 2})
+    crossed = own({x: 1 + sp.Heaviside(x - 1)}, {x: 0}).solve(
+        {}, t=5, events={"late": x - 2}
+    )
     np.testing.assert_allclose([crossed.x[-1], crossed.late], [9, 1.5], rtol=1e-10)
 
 

@@ -1,4 +1,6 @@
-"""Names, numbers and functions of a user's own flow: read in one way, or refused in one line."""
+"""Names, numbers and functions of a user's own flow: read in one way, or refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ import pytest
 import sympy as sp
 from test_own_flows import DECAY, PI, PLAIN, crossing, k, own, t, x, y
 
-from theory.numbers import numeric
-from theory.equations.equation import Equation
-from theory.dynamics.flow import Flow
-from theory.symbols.notation import symbol
-from theory.numbers.numeric import wright_omega
 from theory.call.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.equations.equation import Equation
+from theory.numbers import numeric
+from theory.numbers.numeric import wright_omega
+from theory.symbols.notation import symbol
 
 N = symbol("N", integer=True)
 
@@ -20,14 +22,20 @@ N = symbol("N", integer=True)
 def test_symbols_are_matched_by_name():
     """One letter with two sets of assumptions is one quantity, in every method."""
     real, plain = symbol("x", real=True), PLAIN("x")
-    flow = Flow("m", PLAIN("t"), {real: plain * (1 - plain)}, {plain: 0.1}, "own", "exact")
+    flow = Flow(
+        "m", PLAIN("t"), {real: plain * (1 - plain)}, {plain: 0.1}, "own", "exact"
+    )
     assert flow.jacobian() == sp.Matrix([[1 - 2 * real]])
     assert flow.fixed_points() == [{real: 0}, {real: 1}]
-    assert flow.solve({}, t=1).x[-1].item() == pytest.approx(0.231969316685865, rel=1e-9)
+    assert flow.solve({}, t=1).x[-1].item() == pytest.approx(
+        0.231969316685865, rel=1e-9
+    )
     for zero in (0, 0.0):
         assert [m.rate for m in flow.linearised({"x": zero})] == [1]
     assert flow.series(1, {plain: 0.5})[real] == 0.25 * PLAIN("t") + 0.5
-    assert own({x: -PLAIN("k", positive=True) * x}, {x: k}).solve({"k": 1}, t=1).x[0] == 1
+    assert (
+        own({x: -PLAIN("k", positive=True) * x}, {x: k}).solve({"k": 1}, t=1).x[0] == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,12 @@ def test_what_an_equation_evaluates_a_flow_does_too(expr, at, value, recwarn):
     """Values, on arrays, and as rates."""
     equation = Equation("e", x, expr, "own", "exact")
     assert equation.evaluate({"x": at}) == pytest.approx(value, rel=1e-13)
-    assert equation.evaluate({"x": np.array([at, at])}) == pytest.approx([value] * 2, rel=1e-13)
-    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(value, rel=1e-13)
+    assert equation.evaluate({"x": np.array([at, at])}) == pytest.approx(
+        [value] * 2, rel=1e-13
+    )
+    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(
+        value, rel=1e-13
+    )
     moved = own({x: 0, y: expr}, {x: at, y: 0}).solve({}, t=1)
     assert moved.y[-1].item() == pytest.approx(value, rel=1e-9)
     assert not [w for w in recwarn if w.category is RuntimeWarning]
@@ -113,26 +125,37 @@ def test_what_an_equation_evaluates_a_flow_does_too(expr, at, value, recwarn):
     ids=str,
 )
 def test_functions_have_one_value_in_every_arithmetic(expr, at, value):
-    """In double precision, on arrays, in mpmath, whose function of this name may be another."""
+    """In double precision, on arrays, in mpmath, whose function of this name may be
+    another.
+    """
     equation = Equation("e", x, expr, "own", "exact")
     for given in (at, np.array([at, at])):
         assert equation.evaluate({"x": given}) == pytest.approx(value, rel=1e-13)
-    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(value, rel=1e-13)
+    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(
+        value, rel=1e-13
+    )
 
 
 def test_what_is_not_real_or_has_no_value():
     """An imaginary part is not dropped; poles and arrays that do not fit are one line."""
     branch = Equation("e", x, sp.LambertW(x, -1), "own", "exact")
-    assert np.isnan(branch.evaluate({"x": -0.4})) and branch.evaluate({"x": -0.2}) < -2.5
+    assert (
+        np.isnan(branch.evaluate({"x": -0.4})) and branch.evaluate({"x": -0.2}) < -2.5
+    )
     with pytest.raises(ParameterError, match="e: has no value there .*pole"):
-        Equation("e", x, sp.gamma(x), "own", "exact").evaluate({"x": 0}, modules="mpmath")
+        Equation("e", x, sp.gamma(x), "own", "exact").evaluate(
+            {"x": 0}, modules="mpmath"
+        )
     with pytest.raises(ParameterError, match="e: has no value there .*shape"):
         Equation("e", x, x * y, "own", "exact").evaluate({"x": [1, 2], "y": [1, 2, 3]})
 
 
 def test_functions_without_numbers_are_refused():
     """An undefined function and imaginary rates."""
-    for expr, message in ((sp.Function("f")(x), "f: has no num"), (sp.I * x, "is complex")):
+    for expr, message in (
+        (sp.Function("f")(x), "f: has no num"),
+        (sp.I * x, "is complex"),
+    ):
         with pytest.raises(ParameterError, match=message):
             own({x: expr}, {x: 1}).solve({}, t=1)
         with pytest.raises(ParameterError, match=message):
@@ -142,9 +165,12 @@ def test_functions_without_numbers_are_refused():
 def test_a_name_is_one_function():
     """Of functions with code of their own, neither is taken for the other."""
     one, two = (
-        type("f", (sp.Function,), {"_imp_": staticmethod(lambda v, k=k: v + k)}) for k in (1, 2)
+        type("f", (sp.Function,), {"_imp_": staticmethod(lambda v, k=k: v + k)})
+        for k in (1, 2)
     )
-    assert Equation("e", x, one(x) + one(2 * x), "own", "exact").evaluate({"x": 1.0}) == 5
+    assert (
+        Equation("e", x, one(x) + one(2 * x), "own", "exact").evaluate({"x": 1.0}) == 5
+    )
     with pytest.raises(ParameterError, match="^one name for two functions, of f$"):
         Equation("e", x, one(x) + two(x), "own", "exact").evaluate({"x": 1.0})
 
@@ -153,7 +179,9 @@ def test_what_is_no_expression_is_refused_in_one_line():
     """A plain number is one; text, nothing, lists and functions that give such are not."""
     assert Equation("e", x, 3, "own", "exact").evaluate({"x": 1.0}) == 3
     for rhs in ("x + 1", None, [1], np.arange(2), lambda: "x"):
-        with pytest.raises(ParameterError, match="^e = .*: must be a number or a SymPy expr"):
+        with pytest.raises(
+            ParameterError, match="^e = .*: must be a number or a SymPy expr"
+        ):
             Equation("e", x, rhs, "own", "exact").evaluate({"x": 1.0})
     for terms in ("junk", None, 3, {}, {"x": 1}, {None: 1}):
         with pytest.raises(ParameterError, match="^terms = .*: must be"):
@@ -164,7 +192,9 @@ def test_slow_functions_say_so(monkeypatch):
     """That neither NumPy nor SciPy has, where many numbers are asked for."""
     monkeypatch.setattr(numeric, "QUICK", 50)
     with pytest.warns(UserWarning, match="polylog: is slow"):
-        assert crossing(DECAY, sp.polylog(2, x) - 0.5, 1.0) == pytest.approx(0.822997235)
+        assert crossing(DECAY, sp.polylog(2, x) - 0.5, 1.0) == pytest.approx(
+            0.822997235
+        )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +212,9 @@ def test_slow_functions_say_so(monkeypatch):
 )
 def test_names_that_a_flow_does_not_have(numbers, named):
     """They were ignored, and of a parameter given twice the last was taken."""
-    flow = own({x: -k * x}, {x: 1}, where={symbol("q"): 2 * x * y}, observables={"o": N * x})
+    flow = own(
+        {x: -k * x}, {x: 1}, where={symbol("q"): 2 * x * y}, observables={"o": N * x}
+    )
     known = {"y": 1, "N": 2}
     calls = {
         "solve": lambda p: flow.solve(p, until=1, events={"half": x - symbol("a")}),
@@ -194,7 +226,8 @@ def test_names_that_a_flow_does_not_have(numbers, named):
         more = known | ({"a": 0.5} if name == "solve" else {})
         call({"k": 2} | more)
         with pytest.raises(
-            ParameterError, match=f"^p: {named} is no parameter of the flow; .*there are"
+            ParameterError,
+            match=f"^p: {named} is no parameter of the flow; .*there are",
         ) as why:
             call(numbers | more)
         assert "\n" not in str(why.value)
@@ -224,11 +257,15 @@ def test_time_is_the_second_argument():
     ids=str,
 )
 def test_code_of_functions_has_brackets(head, modules):
-    """SymPy prints some as sums and products, whose first part alone got a sign or a power."""
+    """SymPy prints some as sums and products, whose first part alone got a sign or a
+    power.
+    """
     at = (1.75, 0.5)
     for expr in (-3 * head, head**2, 1 / head, 2 - head):
         value = complex(numeric.function(expr, [x, y], modules)(*at))
-        assert value == pytest.approx(complex(expr.subs({x: at[0], y: at[1]}).evalf()), rel=1e-12)
+        assert value == pytest.approx(
+            complex(expr.subs({x: at[0], y: at[1]}).evalf()), rel=1e-12
+        )
 
 
 def test_a_flow_of_harmonic_numbers():

@@ -1,5 +1,6 @@
-"""Names and kinds of what strangers give to flows and equations: no name is taken for a function or
-constant of generated code, and what is of another kind is refused in one line.
+"""Names and kinds of what strangers give to flows and equations: no name is taken for a
+function or constant of generated code, and what is of another kind is refused in one
+line.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.equations.equation import Equation
-from theory.dynamics.flow import Flow
-from theory.symbols.notation import symbol
 from theory.call.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.equations.equation import Equation
+from theory.symbols.notation import symbol
 
 t, x = symbol("t"), symbol("x")
 DECAY = Flow("own", t, {x: -x}, {x: 1}, "own", "exact")
@@ -35,7 +36,9 @@ def test_names_of_parameters_are_names(name):
     ends = []
     for word in (name, "rate"):
         rate = WORDS[name](symbol(word))
-        flow = Flow("own", t, {x: rate}, {x: 1}, "own", "exact", observables={"o": rate})
+        flow = Flow(
+            "own", t, {x: rate}, {x: 1}, "own", "exact", observables={"o": rate}
+        )
         found = flow.solve({word: 0.7}, t=0.5, events={"event": rate + 0.3})
         many = flow.solve({}, t=0.5, **{word: [0.6, 0.7]}).x[1, -1]
         jacobian = flow.linearised(parameters={word: 0.7})[0].rate
@@ -51,7 +54,9 @@ def test_names_of_order_parameters_are_names():
     plain = Flow("own", t, {x: 1 - sp.exp(x)}, {x: 1}, "own", "exact")
     assert flow.solve(t=1)["exp"][-1] == plain.solve(t=1).x[-1]
     assert flow.fixed_points() == [{name: 0}]
-    (circle,) = Flow("own", t, {name: x, x: -name}, {name: 1, x: 0}, "own", "exact").conserved()
+    (circle,) = Flow(
+        "own", t, {name: x, x: -name}, {name: 1, x: 0}, "own", "exact"
+    ).conserved()
     assert circle.rhs == name**2 + x**2
 
 
@@ -59,22 +64,46 @@ OWN = Equation("own", x, 2 * x, "own", "exact")
 WRONG = {
     "subs": (lambda: OWN.subs(3), "subs: 3: must be a mapping"),
     "rename": (lambda: OWN.rename([("x", "y")]), "rename: .*must be a mapping"),
-    "modules": (lambda: OWN.evaluate({"x": 1}, modules="junk"), "modules = 'junk': must be one"),
-    "no word": (lambda: OWN.lambdify(x, modules=["numpy"]), "modules = .*: must be one of numpy"),
-    "status": (lambda: Equation("own", x, x, "own", []), "status = .*must be one of exact"),
-    "assumptions": (lambda: Flow("o", t, {x: 1}, {x: 1}, "own", "exact", 3), "assumptions = 3"),
-    "a text": (lambda: Equation("o", x, x, "own", "exact", "N large"), "assumptions = 'N large'"),
+    "modules": (
+        lambda: OWN.evaluate({"x": 1}, modules="junk"),
+        "modules = 'junk': must be one",
+    ),
+    "no word": (
+        lambda: OWN.lambdify(x, modules=["numpy"]),
+        "modules = .*: must be one of numpy",
+    ),
+    "status": (
+        lambda: Equation("own", x, x, "own", []),
+        "status = .*must be one of exact",
+    ),
+    "assumptions": (
+        lambda: Flow("o", t, {x: 1}, {x: 1}, "own", "exact", 3),
+        "assumptions = 3",
+    ),
+    "a text": (
+        lambda: Equation("o", x, x, "own", "exact", "N large"),
+        "assumptions = 'N large'",
+    ),
     "reference": (
         lambda: Flow("own", t, {x: 1}, {x: 1}, 3, "exact"),
         "reference = 3, .*must be texts",
     ),
-    "name": (lambda: Flow(None, t, {x: 1}, {x: 1}, "own", "exact"), "name = None, .*must be texts"),
+    "name": (
+        lambda: Flow(None, t, {x: 1}, {x: 1}, "own", "exact"),
+        "name = None, .*must be texts",
+    ),
     "where": (
         lambda: Flow("o", t, {x: 1}, {x: 1}, "o", "exact", where=3),
         "where: 3: must be a map",
     ),
-    "order": (lambda: DECAY.series(10**9), "order = 1000000000: must be >= 0 and <= 200"),
-    "steps": (lambda: DECAY.descend({}, 0.1, 10**13), "steps = .* of memory; take fewer"),
+    "order": (
+        lambda: DECAY.series(10**9),
+        "order = 1000000000: must be >= 0 and <= 200",
+    ),
+    "steps": (
+        lambda: DECAY.descend({}, 0.1, 10**13),
+        "steps = .* of memory; take fewer",
+    ),
 }
 
 

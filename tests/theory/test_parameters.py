@@ -1,4 +1,6 @@
-"""Parameters: every invalid value gives a one-line error with field, value and allowed values."""
+"""Parameters: every invalid value gives a one-line error with field, value and allowed
+values.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "allowed"), REFUSED, ids=lambda v: str(v)[:20])
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"), REFUSED, ids=lambda v: str(v)[:20]
+)
 def test_wrong_values_are_refused(name, value, allowed):
     """At construction and when a copy is changed."""
     for make in (Parameters, Parameters.demo().replace):
@@ -95,7 +99,9 @@ def test_wrong_values_are_refused(name, value, allowed):
             make(**{name: value})
         message = str(caught.value)
         assert "\n" not in message
-        assert message.startswith(f"{name} = {value!r}: must be ") and allowed in message
+        assert (
+            message.startswith(f"{name} = {value!r}: must be ") and allowed in message
+        )
 
 
 def test_bounds_that_are_no_values():
@@ -107,7 +113,9 @@ def test_bounds_that_are_no_values():
 
     assert Share(0.999).share == 0.999
     for value in (0.0, 1.0):
-        with pytest.raises(ParameterError, match=rf"^share = {value}: must be > 0 and < 1"):
+        with pytest.raises(
+            ParameterError, match=rf"^share = {value}: must be > 0 and < 1"
+        ):
             Share(value)
 
 
@@ -119,7 +127,9 @@ def test_every_field_is_covered():
 
 @pytest.mark.parametrize("name", ["N", "epochs", "batch_size", "eta", "zeta"])
 def test_numbers_beyond_floating_point_are_refused(name):
-    """A whole number of 400 digits is a ParameterError like any other value out of range."""
+    """A whole number of 400 digits is a ParameterError like any other value out of
+    range.
+    """
     with pytest.raises(ParameterError, match=name):
         Parameters(**{name: 10**400})
 
@@ -138,7 +148,9 @@ SLIPS = {
 
 def test_several_values_are_a_call_in_python():
     """--set takes one value; the line that is printed does what was meant."""
-    with pytest.raises(ParameterError, match="^--set L=3,8: takes one value; ") as caught:
+    with pytest.raises(
+        ParameterError, match="^--set L=3,8: takes one value; "
+    ) as caught:
         Parameters().parse(["L=3,8"])
     call = re.search(r"several in Python: (.*); (.*); students", str(caught.value))
     names: dict = {}
@@ -158,7 +170,9 @@ def test_nothing_far_is_proposed(wrong):
     """Words of other programs, which have little in common with any field."""
     with pytest.raises(ParameterError) as caught:
         Parameters(**{wrong: 1})
-    assert str(caught.value).startswith(f"{wrong}: unknown parameter; known are N, L, d_g, ")
+    assert str(caught.value).startswith(
+        f"{wrong}: unknown parameter; known are N, L, d_g, "
+    )
 
 
 @pytest.mark.parametrize(("wrong", "near"), SLIPS.items())
@@ -180,24 +194,36 @@ def test_unknown_names_get_the_nearest(wrong, near):
     ("changes", "message"),
     [
         ({"N": 3, "d_g": 7, "permutations": "distinct"}, "d_g = 7: must be <= N! = 6"),
-        ({"batch_size": 4097, "n_train": 4096}, "batch_size = 4097: must be <= n_train = 4096"),
+        (
+            {"batch_size": 4097, "n_train": 4096},
+            "batch_size = 4097: must be <= n_train = 4096",
+        ),
         ({"d_model": 2}, "d_model = 2: must be 1 with fix_embedding"),
-        ({"schedule": "cosine", "epochs": 12, "warmup": 12}, "warmup = 12: must be < 12"),
+        (
+            {"schedule": "cosine", "epochs": 12, "warmup": 12},
+            "warmup = 12: must be < 12",
+        ),
     ],
 )
 def test_fields_must_fit_together(changes, message):
-    """What each field allows alone may not go together; undoing one of them is accepted."""
+    """What each field allows alone may not go together; undoing one of them is
+    accepted.
+    """
     with pytest.raises(ParameterError) as caught:
         Parameters(**changes)
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
     assert Parameters(N=3, d_g=7) and Parameters(N=3, d_g=6, permutations="distinct")
     assert Parameters(epochs=12, warmup=12)  # a run that ends within it
-    assert Parameters(batch_size=4096, n_train=4096) and Parameters(d_model=2, fix_embedding=False)
+    assert Parameters(batch_size=4096, n_train=4096) and Parameters(
+        d_model=2, fix_embedding=False
+    )
 
 
 def test_presets():
     """Tables 1 and 2, and the demonstration."""
-    one, two, demo = (Parameters.presets()[name]() for name in ("table_1", "table_2", "demo"))
+    one, two, demo = (
+        Parameters.presets()[name]() for name in ("table_1", "table_2", "demo")
+    )
     assert one == Parameters()
     assert (one.N, one.L, one.d_g, one.d_h, one.n_train, one.n_test) == (
         32,
@@ -209,7 +235,14 @@ def test_presets():
     )
     assert (one.eta, one.epochs, one.eval_every) == (0.5, 20000, 50)
     assert (one.optimizer, one.rope_theta, one.rope) == ("sgd", 1e4, "2pi")
-    assert (two.N, two.L, two.d_g, two.d_h, two.n_train, two.n_test) == (24, 10, 24, 8, 32768, 128)
+    assert (two.N, two.L, two.d_g, two.d_h, two.n_train, two.n_test) == (
+        24,
+        10,
+        24,
+        8,
+        32768,
+        128,
+    )
     assert (two.eta, two.epochs, two.rope) == (0.5, 16000, "plain")
     assert (demo.N, demo.L, demo.d_g, demo.d_h, demo.n_train) == (16, 8, 16, 32, 2048)
     assert demo.alpha(demo.epochs) == 12
@@ -222,7 +255,9 @@ def test_presets_take_fields_by_keyword():
     assert Parameters.demo(N=8).N == 8
     assert "table_2" in dir(Parameters)
     for preset in (Parameters.table_1, Parameters.presets()["table_2"]):
-        with pytest.raises(ParameterError, match="^Parameters.table_[12]: takes fields by keyword"):
+        with pytest.raises(
+            ParameterError, match="^Parameters.table_[12]: takes fields by keyword"
+        ):
             preset(3)
     with pytest.raises(AttributeError, match="no attribute 'table_3'"):
         Parameters.table_3()
@@ -230,9 +265,13 @@ def test_presets_take_fields_by_keyword():
 
 @pytest.mark.parametrize("name", ["share", "replace"])
 def test_presets_do_not_hide(name):
-    """``Share.replace()`` would be the method, ``Share.share()`` a call of the field's default."""
+    """``Share.replace()`` would be the method, ``Share.share()`` a call of the field's
+    default.
+    """
     changes = {"PRESETS": {name: {}}, "share": parameter(0.5, "of something")}
-    with pytest.raises(ParameterError, match=f"^Share.PRESETS: {name}: is the name of a field"):
+    with pytest.raises(
+        ParameterError, match=f"^Share.PRESETS: {name}: is the name of a field"
+    ):
         type(BaseParameters)("Share", (BaseParameters,), changes)
 
 
@@ -293,13 +332,17 @@ def test_assignments_accumulate():
 
 
 def test_frozen_and_hashable():
-    """Who sets a field is told what to write; copies and pickles are equal; equal objects share a
-    hash.
+    """Who sets a field is told what to write; copies and pickles are equal; equal
+    objects share a hash.
     """
     p = Parameters(N=8)
-    with pytest.raises(ParameterError, match=r"^p\.N=9: .*; take p = p\.replace\(N=9\)$"):
+    with pytest.raises(
+        ParameterError, match=r"^p\.N=9: .*; take p = p\.replace\(N=9\)$"
+    ):
         p.N = 9
-    with pytest.raises(ParameterError, match="^d_gg: unknown parameter; did you mean 'd_g'"):
+    with pytest.raises(
+        ParameterError, match="^d_gg: unknown parameter; did you mean 'd_g'"
+    ):
         p.d_gg = 9
     rebuilt = Parameters.demo().replace(**p.as_dict())
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p)), p.replace(), rebuilt):
@@ -308,9 +351,16 @@ def test_frozen_and_hashable():
 
 def test_numpy_scalars_become_plain():
     """NumPy numbers are accepted and do not leak into the JSON."""
-    p = Parameters(N=np.int64(8), eta=np.float32(0.5), fix_embedding=np.bool_(True), L=np.array(4))
+    p = Parameters(
+        N=np.int64(8), eta=np.float32(0.5), fix_embedding=np.bool_(True), L=np.array(4)
+    )
     assert p == Parameters(N=8, eta=0.5, L=4)
-    assert [type(v) for v in (p.N, p.eta, p.fix_embedding, p.L)] == [int, float, bool, int]
+    assert [type(v) for v in (p.N, p.eta, p.fix_embedding, p.L)] == [
+        int,
+        float,
+        bool,
+        int,
+    ]
     assert p.as_json() == Parameters(N=8, eta=0.5, L=4).as_json()
 
 
@@ -328,27 +378,31 @@ def test_canonical_json(first, second, whole):
 
 
 def test_json_of_a_training_run():
-    """Fields that only say where a theory curve starts do not identify a run, nor do those of
-    rewards, which `identity` of their students adds.
+    """Fields that only say where a theory curve starts do not identify a run, nor do
+    those of rewards, which `identity` of their students adds.
     """
     p = Parameters(zeta=0.3, A_0=0.2, R_0=0.1, S_0=-0.1)
     aside = set(p.as_dict()) - set(p.as_dict(training_only=True))
     assert aside == {"zeta", "A_0", "R_0", "S_0"}
     assert p.as_json(training_only=True) == Parameters().as_json(training_only=True)
     assert p.as_json() != Parameters().as_json()
-    assert Parameters(eta=0.4).as_json(training_only=True) != p.as_json(training_only=True)
+    assert Parameters(eta=0.4).as_json(training_only=True) != p.as_json(
+        training_only=True
+    )
     assert list(json.loads(p.as_json())) == sorted(p.stored())
 
 
 def test_frequencies():
-    """The three families; in Table 1 the first block turns by 2 pi per position and is blind to
-    it.
+    """The three families; in Table 1 the first block turns by 2 pi per position and is
+    blind to it.
     """
     assert Parameters().frequencies[0] == 2 * np.pi
     one, two, even = (
         Parameters(d_h=8, rope=rope).frequencies for rope in ("2pi", "plain", "linear")
     )
-    np.testing.assert_allclose(two, [1, 0.1, 0.01, 0.001], rtol=1e-14)  # theta = 10^4; rounding
+    np.testing.assert_allclose(
+        two, [1, 0.1, 0.01, 0.001], rtol=1e-14
+    )  # theta = 10^4; rounding
     np.testing.assert_allclose(one, 2 * np.pi * two, rtol=1e-14)  # rounding
     np.testing.assert_allclose(
         even, 2 * np.pi * np.array([1, 0.75, 0.5, 0.25]), rtol=1e-14
@@ -361,9 +415,15 @@ def test_training_time():
     """Alpha = epochs / (d_g N), and back."""
     p = Parameters(N=4, d_g=5)
     assert p.alpha(30) == 1.5
-    assert p.run_to(2.5).epochs == 50 and p.run_to(1e-9).epochs == 1 and p.run_to(None) is p
+    assert (
+        p.run_to(2.5).epochs == 50
+        and p.run_to(1e-9).epochs == 1
+        and p.run_to(None) is p
+    )
     assert p.run_to(2.58).epochs == 52  # the nearest whole number
-    with pytest.raises(ParameterError, match=r"^alpha = 1e\+19: must be below .* 2\^63 epochs"):
+    with pytest.raises(
+        ParameterError, match=r"^alpha = 1e\+19: must be below .* 2\^63 epochs"
+    ):
         p.run_to(1e19)
     for bad in (0.0, -1.0, NAN, INF):
         with pytest.raises(ParameterError, match="^alpha = "):

@@ -1,5 +1,5 @@
-"""Averages of the output channel against moments known by hand, and numbers derived from fixed
-points on another road.
+"""Averages of the output channel against moments known by hand, and numbers derived
+from fixed points on another road.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ import sympy as sp
 from later import Later
 
 from theory.positional_semantic import Parameters, equations, prox, solve
-from theory.positional_semantic.model import definitions
-from theory.positional_semantic.model import symbols as s
 from theory.positional_semantic.channel import student_attention, target
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.errors import test_error as error_of
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model import symbols as s
 
 EQ = Later(equations)
 NORMALS = (definitions.xi_1, definitions.xi_2, definitions.eta_1, definitions.eta_2)
 
 
 def gaussian_mean(expr: sp.Expr) -> sp.Expr:
-    """Mean of a polynomial in independent standard normals, moment by moment: 1, 0, 1, 0, 3, ..."""
+    """Mean of a polynomial in independent standard normals, moment by moment: 1, 0, 1,
+    0, 3, ...
+    """
     poly = sp.Poly(sp.expand(expr), *NORMALS)
     return sum(
         c * sp.prod([sp.factorial2(n - 1) if n % 2 == 0 else 0 for n in powers])
@@ -30,8 +32,8 @@ def gaussian_mean(expr: sp.Expr) -> sp.Expr:
 
 
 def mean_of(name: str, meaning: dict) -> sp.Expr:
-    """An average of the channel for polynomial fields, its weight checked to be that of four
-    standard normals.
+    """An average of the channel for polynomial fields, its weight checked to be that of
+    four standard normals.
     """
     form = EQ[name].rhs
     density = sp.exp(-sum(x**2 for x in NORMALS) / 2) / (2 * sp.pi) ** 2
@@ -42,7 +44,9 @@ def mean_of(name: str, meaning: dict) -> sp.Expr:
 
 
 def test_averages_of_linear_fields():
-    """g_l = a_l + b_l xi_l + c_l eta_l: the four averages of (7) are sums of its coefficients."""
+    """g_l = a_l + b_l xi_l + c_l eta_l: the four averages of (7) are sums of its
+    coefficients.
+    """
     a, b, c = sp.symbols("a_1:3"), sp.symbols("b_1:3"), sp.symbols("c_1:3")
     fields = {
         g: a[k] + b[k] * NORMALS[k] + c[k] * NORMALS[k + 2]
@@ -52,12 +56,15 @@ def test_averages_of_linear_fields():
     assert sp.expand(mean_of("E_g", fields) - (a[0] - a[1])) == 0
     assert sp.expand(mean_of("E_gxi", fields) - sum(b)) == 0
     assert sp.expand(mean_of("E_geta", fields) - sum(c)) == 0
-    assert mean_of("E_M", {definitions.envelope: NORMALS[0] ** 2 + 3 * NORMALS[3] ** 4}) == 10
+    assert (
+        mean_of("E_M", {definitions.envelope: NORMALS[0] ** 2 + 3 * NORMALS[3] ** 4})
+        == 10
+    )
 
 
 def test_fields_have_the_law_they_should():
-    """w of mean +-m and variance q, teacher field of variance rho, covariance theta: moments of the
-    equations' right-hand sides.
+    """w of mean +-m and variance q, teacher field of variance rho, covariance theta:
+    moments of the equations' right-hand sides.
     """
     nu = EQ["nu"].rhs
     for k, (w, h, sign) in enumerate((("w_1", "h_1", 1), ("w_2", "h_2", -1))):
@@ -78,14 +85,16 @@ def lowest(w: np.ndarray, Y: np.ndarray, V: float, sigma: float) -> np.ndarray:
 
 
 def test_replicon_by_finite_differences():
-    """alpha V^2 E|dg/dw|^2 on 12^4 Gauss-Hermite nodes with g differenced, on the semantic branch,
-    where nothing jumps.
+    """alpha V^2 E|dg/dw|^2 on 12^4 Gauss-Hermite nodes with g differenced, on the
+    semantic branch, where nothing jumps.
     """
     point = solve(Parameters(alpha=2.0, order=12), "semantic")
     p, x = point.p, point.state
     nodes, weights = np.polynomial.hermite_e.hermegauss(12)
     weights = weights / weights.sum()
-    grid = np.array(np.meshgrid(nodes, nodes, nodes, nodes, indexing="ij")).reshape(4, -1)
+    grid = np.array(np.meshgrid(nodes, nodes, nodes, nodes, indexing="ij")).reshape(
+        4, -1
+    )
     total = np.einsum("i,j,k,l->ijkl", weights, weights, weights, weights).ravel()
     h = p.sigma * grid[:2]
     w = x.theta / p.sigma**2 * h + np.sqrt(x.q - x.theta**2 / p.sigma**2) * grid[2:]
@@ -111,8 +120,8 @@ def test_replicon_by_finite_differences():
 
 @pytest.mark.parametrize("branch", ["semantic", "positional"])
 def test_norm_and_test_error_from_their_definitions(branch):
-    """|Q|^2/d = q/sigma^2; the error (10) as E tr (T - S)(T - S)^T sigma^2 over draws of both
-    fields, whose means are +-m.
+    """|Q|^2/d = q/sigma^2; the error (10) as E tr (T - S)(T - S)^T sigma^2 over draws
+    of both fields, whose means are +-m.
     """
     assert EQ["norm"].evaluate({"q": 0.3, "sigma": 0.5}) == pytest.approx(
         1.2, rel=1e-15
@@ -135,8 +144,8 @@ def test_norm_and_test_error_from_their_definitions(branch):
 
 
 def test_averages_of_the_error_as_integrals():
-    """The two integrals of (10), and the loss of (14), as the equations have them, on 12^4 nodes,
-    against what the test error and the state evolution add up.
+    """The two integrals of (10), and the loss of (14), as the equations have them, on
+    12^4 nodes, against what the test error and the state evolution add up.
     """
     point = solve(Parameters(alpha=2.0, order=8), "semantic")
     p, x = point.p, point.state
@@ -151,17 +160,26 @@ def test_averages_of_the_error_as_integrals():
     density = sp.exp(-sum(n**2 for n in NORMALS) / 2) / (2 * sp.pi) ** 2
     w = np.array([values["w_1"], values["w_2"]])
     values |= dict(
-        zip(map(str, definitions.best.values()), lowest(w, np.array(Y), x.V, p.sigma), strict=True)
+        zip(
+            map(str, definitions.best.values()),
+            lowest(w, np.array(Y), x.V, p.sigma),
+            strict=True,
+        )
     )
     found = {}
     for name in ("E_S_12", "E_S_21", "E_loss"):
         inner = EQ[name].rhs.function / density
-        inner = inner.xreplace({z: sp.Symbol(str(z)) for z in definitions.best.values()})
+        inner = inner.xreplace(
+            {z: sp.Symbol(str(z)) for z in definitions.best.values()}
+        )
         at = {q: values[q.name] for q in inner.free_symbols}
         found[name] = float(total @ sp.lambdify(list(at), inner)(*at.values()))
     error = EQ["test_error"].evaluate({"sigma": p.sigma, **found})
-    assert error == pytest.approx(error_of(p, x, "full"), rel=1e-4)  # 12 nodes, smooth integrands
-    # 12 nodes see the jump of the minimiser coarsely; it has little weight on this branch.
+    assert error == pytest.approx(
+        error_of(p, x, "full"), rel=1e-4
+    )  # 12 nodes, smooth integrands
+    # 12 nodes see the jump of the minimiser coarsely; it has little weight on this
+    # branch.
     assert found["E_loss"] == pytest.approx(point.averages.numbers["E_loss"], rel=0.01)
 
 
@@ -170,14 +188,16 @@ def test_training_loss_is_minus_the_free_entropy(branch):
     """(121): both equations and what the solver reports, at a fixed point."""
     point = solve(Parameters(alpha=1.3, order=8), branch)
     values = point.values() | {"E_M": point.averages.numbers["E_M"]}
-    phi, loss = (float(EQ[k].evaluate(values)) for k in ("free_entropy", "training_loss"))
+    phi, loss = (
+        float(EQ[k].evaluate(values)) for k in ("free_entropy", "training_loss")
+    )
     assert -phi == pytest.approx(loss, rel=1e-5)  # residual of the fixed point
     assert loss == pytest.approx(point.train_loss, rel=1e-12)
 
 
 def test_linear_layer_beats_its_neighbours():
-    """W of (19) and its error (20) over 200000 draws of the teacher's field: the mean target, its
-    value, and no better neighbour.
+    """W of (19) and its error (20) over 200000 draws of the teacher's field: the mean
+    target, its value, and no better neighbour.
     """
     p = Parameters()
     rng = np.random.default_rng(1)

@@ -1,4 +1,6 @@
-"""Branches of the positional-semantic state evolution: continuation, ends, and what is refused."""
+"""Branches of the positional-semantic state evolution: continuation, ends, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def test_onset_json(capsys):
             assert {"q", "m", "V", "theta", "train_loss", "test_mse_half"} <= set(
                 found[place][branch]
             )
-            assert found[place][branch]["along"] < 1 and found[place][branch]["transverse"] < 1
+            assert (
+                found[place][branch]["along"] < 1
+                and found[place][branch]["transverse"] < 1
+            )
     both = found["at_alpha_c"]
     assert both["positional"]["train_loss"] == pytest.approx(
         both["semantic"]["train_loss"], rel=1e-6
@@ -72,7 +77,13 @@ def test_theory_refuses_what_it_does_not_cover(words, message):
 
 def test_bad_parameters():
     """Ranges and combinations."""
-    for words in ({"omega": 1.2}, {"order": 7}, {"prox": "best"}, {"lam": 0.0}, {"start": "mixed"}):
+    for words in (
+        {"omega": 1.2},
+        {"order": 7},
+        {"prox": "best"},
+        {"lam": 0.0},
+        {"start": "mixed"},
+    ):
         with pytest.raises(ParameterError):
             Parameters(**words)
 
@@ -89,8 +100,9 @@ def test_asymmetric_target_has_no_positional_branch():
 
 
 def test_continuation_ends_where_cold_starts_do():
-    """A sweep over alpha across the transition, from point to point, against each on its own, to
-    ten times what solutions may leave; below its end the branch is gone either way.
+    """A sweep over alpha across the transition, from point to point, against each on
+    its own, to ten times what solutions may leave; below its end the branch is gone
+    either way.
     """
     p, alphas = Parameters(order=8), [2.0, 1.0, 0.6]
     for branch in ("positional", "semantic"):
@@ -99,11 +111,15 @@ def test_continuation_ends_where_cold_starts_do():
             cold = solve(p.replace(alpha=alpha), branch).summary()
             followed = solve(p.replace(alpha=alpha), branch, near=followed)
             for x in ("q", "m", "V", "theta", "train_loss"):
-                assert followed.summary()[x] == pytest.approx(cold[x], rel=5e-4, abs=1e-9)
+                assert followed.summary()[x] == pytest.approx(
+                    cold[x], rel=5e-4, abs=1e-9
+                )
 
 
 def test_a_far_or_unstable_neighbour_is_not_followed(monkeypatch):
-    """A neighbour whose map would leave the solution, and one far away, give the cold answer."""
+    """A neighbour whose map would leave the solution, and one far away, give the cold
+    answer.
+    """
     p = Parameters(order=8, alpha=2.0)
     near = solve(p.replace(alpha=1.9), "semantic")
     assert fixed_point._continued(fixed_point._Map(p, "semantic"), near) is not None
@@ -113,8 +129,6 @@ def test_a_far_or_unstable_neighbour_is_not_followed(monkeypatch):
         found = solve(p, "semantic", other)
         assert found.state == pytest.approx(solve(p, "semantic").state, rel=5e-4)
     assert fixed_point._continued(fixed_point._Map(p, "semantic"), far) is None
-
-
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,9 @@ def test_a_start_of_another_shape_is_refused():
     """Of three tokens, for a system of two."""
     system = general.headline(Parameters(alpha=2.0), 2)
     start = general.Order(np.ones((3, 1, 1, 1)), *[np.ones((2, 1, 1, 1))] * 3)
-    with pytest.raises(ParameterError, match=r"start.q: has shape \(3, 1, 1, 1\), must have"):
+    with pytest.raises(
+        ParameterError, match=r"start.q: has shape \(3, 1, 1, 1\), must have"
+    ):
         general.solve(system, start)
 
 
@@ -151,8 +167,8 @@ def test_a_branch_exists_with_its_overlap(branch, unit):
 
 
 def test_the_agnostic_branch_is_left_by_the_faster_overlap():
-    """Both overlaps vanish there; at small omega and large alpha that with the teacher grows
-    faster.
+    """Both overlaps vanish there; at small omega and large alpha that with the teacher
+    grows faster.
     """
     point = solve(Parameters(alpha=3.0, omega=0.05), "agnostic")
     assert point.exists

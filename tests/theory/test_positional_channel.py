@@ -23,8 +23,8 @@ def fields(n, omega=0.3, target_name="standard"):
 
 @pytest.mark.parametrize("name", ["standard", "alternative"])
 def test_global_minimum_is_found(name):
-    """Best of the wells that the two exact solutions lead to, against a grid search with
-    polishing.
+    """Best of the wells that the two exact solutions lead to, against a grid search
+    with polishing.
     """
     Y, w = fields(25, target_name=name)
     far = prox.target_solution(Y)
@@ -43,20 +43,30 @@ def test_global_minimum_is_found(name):
 
 
 def test_g_is_minus_the_slope_of_the_envelope():
-    """(103): the equations for the envelope, g_1 and g_2 at the minimiser, against the least value
-    and its differences over w.
+    """(103): the equations for the envelope, g_1 and g_2 at the minimiser, against the
+    least value and its differences over w.
     """
     Y, w = fields(25)
     V, step = 15.0, 1e-5
     least, value, *_ = prox.descend(w, w, Y, V, SIGMA)
-    known = {"V": V, "sigma": SIGMA, "w_1": w[0], "w_2": w[1], "Y_12": Y[0], "Y_21": Y[1]}
+    known = {
+        "V": V,
+        "sigma": SIGMA,
+        "w_1": w[0],
+        "w_2": w[1],
+        "Y_12": Y[0],
+        "Y_21": Y[1],
+    }
     for k in (1, 2):
         known[f"z^{{\\ast}}_{k}"] = least[k - 1]
 
     def at_minimiser(name):
         form = EQ[name].rhs
         form = form.subs(
-            {z: sp.Symbol(z.func.__name__) for z in form.atoms(sp.core.function.AppliedUndef)}
+            {
+                z: sp.Symbol(z.func.__name__)
+                for z in form.atoms(sp.core.function.AppliedUndef)
+            }
         )
         symbols = list(form.free_symbols)
         return sp.lambdify(symbols, form)(*(known[s.name] for s in symbols))
@@ -71,8 +81,9 @@ def test_g_is_minus_the_slope_of_the_envelope():
 
 
 def test_finite_temperature_tends_to_the_envelope():
-    """(98), (102): -(1/beta) ln of the integral over both fields, on a grid, with the attention's
-    own loss: less its term of order 1/beta it is the least value of the objective.
+    """(98), (102): -(1/beta) ln of the integral over both fields, on a grid, with the
+    attention's own loss: less its term of order 1/beta it is the least value of the
+    objective.
     """
     Y, w = fields(8)
     V, w, line = 5.0, 3 * w, np.linspace(-4, 4, 801)
@@ -87,7 +98,9 @@ def test_finite_temperature_tends_to_the_envelope():
             weights = np.exp(-beta * (cost - cost.min()))
             integral = beta / (2 * np.pi * V) * weights.sum() * (line[1] - line[0]) ** 2
             found.append(cost.min() - np.log(integral) / beta)
-        assert 2 * found[1] - found[0] == pytest.approx(expected, abs=5e-6)  # beta^-2 is left
+        assert 2 * found[1] - found[0] == pytest.approx(
+            expected, abs=5e-6
+        )  # beta^-2 is left
     assert least.mean() > 2e-3  # of which 5% are twenty times that
 
 
@@ -114,7 +127,10 @@ def monte_carlo(p, state, n):
     rng = np.random.default_rng(11)
     xi, eta = rng.standard_normal((2, 2, n))
     w = np.array([[state.m], [-state.m]]) + np.sqrt(state.q) * xi
-    h = state.theta / np.sqrt(state.q) * xi + np.sqrt(p.sigma**2 - state.theta**2 / state.q) * eta
+    h = (
+        state.theta / np.sqrt(state.q) * xi
+        + np.sqrt(p.sigma**2 - state.theta**2 / state.q) * eta
+    )
     Y = target(p, h)
     far = prox.target_solution(Y)
     found = [prox.descend(s, w, Y, state.V, p.sigma) for s in (w, far, -far)]
@@ -132,10 +148,12 @@ def monte_carlo(p, state, n):
 
 
 @pytest.mark.parametrize(
-    ("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1), (State(0.08, 0.1, 18.0, 0.06), 0.2)]
+    ("state", "omega"),
+    [(SEMANTIC, 0.3), (POSITIONAL, 0.1), (State(0.08, 0.1, 18.0, 0.06), 0.2)],
 )
 def test_averages_against_sampling(state, omega):
-    """Split quadrature of both branches, and of a state on neither, against 60 000 samples: |z| <=
+    """Split quadrature of both branches, and of a state on neither, against 60 000
+    samples: |z| <=
     4.
     """
     p = Parameters(omega=omega)
@@ -146,7 +164,8 @@ def test_averages_against_sampling(state, omega):
 
 @pytest.mark.parametrize(("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1)])
 def test_quadrature_converges(state, omega):
-    """16 nodes agree with 28 to 2e-3 in every average and 1e-4 in the envelope; 16 are better than
+    """16 nodes agree with 28 to 2e-3 in every average and 1e-4 in the envelope; 16 are
+    better than
     8.
     """
     p = Parameters(omega=omega)
@@ -164,7 +183,9 @@ def test_quadrature_converges(state, omega):
 
 
 def test_the_end_of_a_well_is_extrapolated(monkeypatch):
-    """Ten bisections, to 2e-3 of where thirty put it, and the last step: ten times as close."""
+    """Ten bisections, to 2e-3 of where thirty put it, and the last step: ten times as
+    close.
+    """
     asked = []
     plain = channel.Lines.end_of_plus_well
 
@@ -188,5 +209,3 @@ def test_nodes_are_shared_between_solver_settings():
     """Targets depend on the task alone."""
     a = teacher_nodes(Parameters(), 8, False)
     assert a[1].sum() == pytest.approx(1, abs=1e-14) and (a[0][0] > 0).all()
-
-

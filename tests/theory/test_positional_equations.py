@@ -1,5 +1,5 @@
-"""Derived equations of the positional-semantic model against their printed forms and against each
-other.
+"""Derived equations of the positional-semantic model against their printed forms and
+against each other.
 """
 
 from __future__ import annotations
@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.positional_semantic import Parameters, baseline, equations, errors, free_entropy, state_evolution
-from theory.positional_semantic.model import definitions
-from theory.positional_semantic.model import symbols as s
+from theory.positional_semantic import (
+    Parameters,
+    baseline,
+    equations,
+    errors,
+    free_entropy,
+    state_evolution,
+)
 from theory.positional_semantic.errors import moments
 from theory.positional_semantic.errors import test_error as error_of
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model import symbols as s
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {
@@ -43,7 +50,9 @@ def test_a_wrong_form_is_rejected(monkeypatch):
     derivative.
     """
     right = state_evolution.FIELDS[state_evolution.h]
-    monkeypatch.setitem(state_evolution.FIELDS, state_evolution.h, right.subs(s.theta, 2 * s.theta))
+    monkeypatch.setitem(
+        state_evolution.FIELDS, state_evolution.h, right.subs(s.theta, 2 * s.theta)
+    )
     state_evolution.envelope_gradient.cache_clear()
     with pytest.raises(ArithmeticError, match="is not the derivative"):
         state_evolution.envelope_gradient()
@@ -53,7 +62,9 @@ def test_a_wrong_form_is_rejected(monkeypatch):
 
 
 def test_softmax_entries_are_checked():
-    """The logistic form of the attention is compared with the softmax at every construction."""
+    """The logistic form of the attention is compared with the softmax at every
+    construction.
+    """
     P, _ = definitions.off_diagonal(s.z_1, s.z_2)
     at = {s.z_1: sp.Rational(1, 3), s.z_2: sp.Rational(-3, 4)}
     S = definitions.tied_attention(sp.Matrix([at[s.z_1], at[s.z_2]]))
@@ -62,11 +73,17 @@ def test_softmax_entries_are_checked():
 
 def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]:
     """Matrices of symbols for every order parameter and conjugate, one per token."""
-    shapes = {"q": (rank, rank), "V": (rank, rank), "m": (rank, 1), "theta": (rank, teacher)}
+    shapes = {
+        "q": (rank, rank),
+        "V": (rank, rank),
+        "m": (rank, 1),
+        "theta": (rank, teacher),
+    }
     return {
         name + hat: [
             sp.Matrix(
-                *shape, lambda i, j, n=name + hat, k=k: sp.Symbol(f"{n}_{k}_{i}{j}", real=True)
+                *shape,
+                lambda i, j, n=name + hat, k=k: sp.Symbol(f"{n}_{k}_{i}{j}", real=True),
             )
             for k in range(tokens)
         ]
@@ -75,12 +92,14 @@ def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]
     }
 
 
-def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, list[sp.Matrix]]]:
-    """Free entropy without its energetic part in terms of single entries, for one eigendirection
-    with given gamma, pi, tau.
+def explicit(
+    tokens: int, rank: int, teacher: int
+) -> tuple[sp.Expr, dict[str, list[sp.Matrix]]]:
+    """Free entropy without its energetic part in terms of single entries, for one
+    eigendirection with given gamma, pi, tau.
 
-    All entries are independent variables, also of symmetric matrices, so that partial derivatives
-    give the stationarity conditions.
+    All entries are independent variables, also of symmetric matrices, so that partial
+    derivatives give the stationarity conditions.
     """
     x = matrices(tokens, rank, teacher)
     gammas, pis = (
@@ -107,7 +126,10 @@ def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, l
         ),
         sp.zeros(rank, 1),
     )
-    second = sum((gammas[k] * x["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T
+    second = (
+        sum((gammas[k] * x["q_hat"][k] for k in range(tokens)), sp.zeros(rank))
+        + b * b.T
+    )
     return total + (resolvent.inv() * second).trace() / 2, x
 
 
@@ -116,8 +138,8 @@ def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, l
     [(2, 1, 1), (3, 1, 1), pytest.param(2, 2, 1, marks=pytest.mark.slow), (1, 2, 2)],
 )
 def test_general_input_channel(tokens, rank, teacher):
-    """Stationarity in the conjugates, entry by entry, is (7) in matrix form, at a random rational
-    point.
+    """Stationarity in the conjugates, entry by entry, is (7) in matrix form, at a
+    random rational point.
     """
     phi, x = explicit(tokens, rank, teacher)
     rng = np.random.default_rng(3)
@@ -126,17 +148,31 @@ def test_general_input_channel(tokens, rank, teacher):
         for matrix in many:
             draw = [sp.Rational(int(v), 20) for v in rng.integers(1, 9, len(matrix))]
             values |= dict(zip(matrix, draw, strict=True))
-            if name in ("q_hat", "V_hat"):  # symmetric, and V_hat dominated by its diagonal
+            if name in (
+                "q_hat",
+                "V_hat",
+            ):  # symmetric, and V_hat dominated by its diagonal
                 for i in range(rank):
                     for j in range(rank):
-                        values[matrix[i, j]] = sp.Rational(int(1 + (i == j)) + 2 * min(i, j), 5)
-    gamma, pi = sp.symbols(f"gamma:{tokens}", positive=True), sp.symbols(f"pi:{tokens}", real=True)
+                        values[matrix[i, j]] = sp.Rational(
+                            int(1 + (i == j)) + 2 * min(i, j), 5
+                        )
+    gamma, pi = (
+        sp.symbols(f"gamma:{tokens}", positive=True),
+        sp.symbols(f"pi:{tokens}", real=True),
+    )
     tau = sp.Matrix(sp.symbols(f"tau:{teacher}", real=True))
     for k in range(tokens):
         values |= {gamma[k]: sp.Rational(1 + k, 3), pi[k]: sp.Rational(2 - k, 5)}
-    values |= {v: sp.Rational(1, 2 + k) for k, v in enumerate(tau)} | {s.lam: sp.Rational(1, 7)}
+    values |= {v: sp.Rational(1, 2 + k) for k, v in enumerate(tau)} | {
+        s.lam: sp.Rational(1, 7)
+    }
     at = {name: [m.subs(values) for m in many] for name, many in x.items()}
-    g, p_, t = [v.subs(values) for v in gamma], [v.subs(values) for v in pi], tau.subs(values)
+    g, p_, t = (
+        [v.subs(values) for v in gamma],
+        [v.subs(values) for v in pi],
+        tau.subs(values),
+    )
     D = values[s.lam] * sp.eye(rank) + sum(
         (g[k] * at["V_hat"][k] for k in range(tokens)), sp.zeros(rank)
     )
@@ -146,7 +182,10 @@ def test_general_input_channel(tokens, rank, teacher):
     )
     spread = (
         D.inv()
-        * (sum((g[k] * at["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T)
+        * (
+            sum((g[k] * at["q_hat"][k] for k in range(tokens)), sp.zeros(rank))
+            + b * b.T
+        )
         * D.inv()
     )
     for k in range(tokens):
@@ -168,12 +207,14 @@ def test_general_input_channel(tokens, rank, teacher):
             found = sp.Matrix(
                 *matrix.shape, lambda i, j, m=matrix: sp.diff(phi, m[i, j]).subs(values)
             )
-            assert found == (own[name] + sign[name] * form).applyfunc(sp.nsimplify), name
+            assert found == (own[name] + sign[name] * form).applyfunc(sp.nsimplify), (
+                name
+            )
 
 
 def test_rank_one_is_the_general_case():
-    """The general free entropy with two tokens of the same law, hats summed, is the rank-one
-    one.
+    """The general free entropy with two tokens of the same law, hats summed, is the
+    rank-one one.
     """
     phi, x = explicit(2, 1, 1)
     gamma, pi, tau = (
@@ -182,8 +223,15 @@ def test_rank_one_is_the_general_case():
         sp.symbols("tau:1", real=True),
     )
     halves = {x["q"][k][0]: s.q for k in (0, 1)} | {x["V"][k][0]: s.V for k in (0, 1)}
-    halves |= {x["theta"][k][0]: s.theta for k in (0, 1)} | {x["m"][0][0]: s.m, x["m"][1][0]: -s.m}
-    for name, whole in (("q_hat", s.q_hat), ("V_hat", s.V_hat), ("theta_hat", s.theta_hat)):
+    halves |= {x["theta"][k][0]: s.theta for k in (0, 1)} | {
+        x["m"][0][0]: s.m,
+        x["m"][1][0]: -s.m,
+    }
+    for name, whole in (
+        ("q_hat", s.q_hat),
+        ("V_hat", s.V_hat),
+        ("theta_hat", s.theta_hat),
+    ):
         halves |= {x[name][k][0]: whole / 2 for k in (0, 1)}
     halves |= {x["m_hat"][0][0]: s.m_hat / 2, x["m_hat"][1][0]: -s.m_hat / 2}
     sign = sp.Symbol("c", real=True)  # the projection of p_1, of mean square one
@@ -198,12 +246,14 @@ def test_rank_one_is_the_general_case():
 
 
 def test_index_form_is_the_explicit_one():
-    """The general free entropy spelled out for two tokens and ranks 2 and 3, all entries different
-    numbers.
+    """The general free entropy spelled out for two tokens and ranks 2 and 3, all
+    entries different numbers.
     """
     form = equations()["free_entropy_general"].rhs
     sizes = {"L": 2, "r": 2, "t": 3}
-    form = form.subs({x: sizes[x.name] for x in form.free_symbols if str(x) in sizes}).doit()
+    form = form.subs(
+        {x: sizes[x.name] for x in form.free_symbols if str(x) in sizes}
+    ).doit()
     phi, x = explicit(2, 2, 3)
     entries = sorted(phi.free_symbols, key=str)
     value = {e: sp.Rational(1 + k, 7 + k % 5) for k, e in enumerate(entries)}
@@ -211,9 +261,14 @@ def test_index_form_is_the_explicit_one():
     gamma, pi = ([by_name[f"{n}{k}"] for k in range(2)] for n in ("gamma", "pi"))
     tau = sp.Matrix([by_name[f"tau{k}"] for k in range(3)])
     matrix = {name: [m.subs(value) for m in tokens] for name, tokens in x.items()}
-    hats = sum((g * V for g, V in zip(gamma, matrix["V_hat"], strict=True)), sp.zeros(2))
+    hats = sum(
+        (g * V for g, V in zip(gamma, matrix["V_hat"], strict=True)), sp.zeros(2)
+    )
     outer = sum(
-        (pi[k] * matrix["m_hat"][k] + gamma[k] * matrix["theta_hat"][k] * tau for k in (0, 1)),
+        (
+            pi[k] * matrix["m_hat"][k] + gamma[k] * matrix["theta_hat"][k] * tau
+            for k in (0, 1)
+        ),
         sp.zeros(2, 1),
     )
     inverse = (value[s.lam] * sp.eye(2) + hats).inv()
@@ -224,10 +279,16 @@ def test_index_form_is_the_explicit_one():
             return gamma[at[0]]
         if name in matrix:
             return matrix[name][at[0]][at[1], at[2] if len(at) == 3 else 0]
-        return (inverse if name == "D_inverse" else outer)[tuple(at) if len(at) == 2 else at[0]]
+        return (inverse if name == "D_inverse" else outer)[
+            tuple(at) if len(at) == 2 else at[0]
+        ]
 
-    spelled = form.xreplace({a: entry(a) for a in form.atoms(sp.Indexed)}).subs(s.E_M, 0)
-    spelled = spelled.replace(lambda f: f.func.__name__ == r"\mathbb{E}_{\nu}", lambda f: f.args[0])
+    spelled = form.xreplace({a: entry(a) for a in form.atoms(sp.Indexed)}).subs(
+        s.E_M, 0
+    )
+    spelled = spelled.replace(
+        lambda f: f.func.__name__ == r"\mathbb{E}_{\nu}", lambda f: f.args[0]
+    )
     assert spelled == phi.subs(value)
 
 
@@ -248,7 +309,9 @@ def test_linear_baseline_numbers():
 
 
 def test_error_normalisations():
-    """half, full and per entry are told apart by name; for two tokens the last equals the first."""
+    """half, full and per entry are told apart by name; for two tokens the last equals
+    the first.
+    """
     from theory.call.parameters import ParameterError
     from theory.positional_semantic import State
 

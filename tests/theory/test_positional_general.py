@@ -16,28 +16,34 @@ A_3 = ((0.6, 0.3, 0.1), (0.2, 0.6, 0.2), (0.1, 0.3, 0.6))
 
 
 def test_two_tokens_are_the_headline_system():
-    """Sobol sums with the general equations against the split quadrature: 1 %, the error of 1024
-    points.
+    """Sobol sums with the general equations against the split quadrature: 1 %, the
+    error of 1024 points.
     """
     p = Parameters(alpha=2.0, prox="local", order=12)
     system = g.headline(p, 1024)
-    found = g.solve(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0), tolerance=1e-5)
+    found = g.solve(
+        system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0), tolerance=1e-5
+    )
     exact = solve(p, "semantic")
     assert found.order.q[:, 0, 0, 0] == pytest.approx([exact.state.q] * 2, rel=0.01)
-    assert found.order.theta[:, 0, 0, 0] == pytest.approx([exact.state.theta] * 2, rel=0.01)
+    assert found.order.theta[:, 0, 0, 0] == pytest.approx(
+        [exact.state.theta] * 2, rel=0.01
+    )
     assert found.train_loss == pytest.approx(exact.train_loss, rel=0.01)
     assert found.test_full / 2 == pytest.approx(exact.test_mse_half, rel=0.01)
 
 
 def test_atoms_of_the_law_are_averaged():
-    """Eqs. (5)-(6): with two pairs of spectrum and encoding every order parameter is the mean over
-    those of either alone, at the same conjugates.
+    """Eqs. (5)-(6): with two pairs of spectrum and encoding every order parameter is
+    the mean over those of either alone, at the same conjugates.
     """
     gamma, weight = np.array([[[0.25], [0.16]], [[0.5], [0.2]]]), np.array([0.3, 0.7])
     pi = np.array([[[1.0], [-1.0]], [[-0.5], [2.0]]])
     one = g.headline(Parameters(alpha=1.0), 2)
     both = replace(one, gamma=gamma, pi=pi, weight=weight)
-    assert both.spectra() == pytest.approx(np.einsum("k,klc->lc", weight, gamma), rel=1e-14)
+    assert both.spectra() == pytest.approx(
+        np.einsum("k,klc->lc", weight, gamma), rel=1e-14
+    )
     hats = g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2)._asdict()
 
     def parameters(system):
@@ -51,8 +57,8 @@ def test_atoms_of_the_law_are_averaged():
 
 @pytest.mark.parametrize("V", [2.0, 50.0, 500.0])
 def test_proximal_points_settle_like_newton(monkeypatch, V):
-    """Quadratically at last: 15 steps are enough over two decades of V; halving the distance 37
-    times would be needed otherwise.
+    """Quadratically at last: 15 steps are enough over two decades of V; halving the
+    distance 37 times would be needed otherwise.
     """
     monkeypatch.setattr(prox, "NEWTON", 20)
     system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
@@ -61,13 +67,19 @@ def test_proximal_points_settle_like_newton(monkeypatch, V):
 
 def test_proximal_points_are_minima_from_where_the_objective_bends_down():
     """Newton's step with a Hessian that is not positive would end on saddles."""
-    system, random, V = g.headline(Parameters(alpha=1.0), 2), np.random.default_rng(0), 50.0
+    system, random, V = (
+        g.headline(Parameters(alpha=1.0), 2),
+        np.random.default_rng(0),
+        50.0,
+    )
     w, start, h = (x * random.normal(size=(200, 2, 1)) for x in (1, 2, 1))
     Y, trace = system.target(h), np.ravel(system.spectra())
 
     def objective(z):
         value, _, bent = system.loss(z.reshape(200, 2), Y, trace)
-        return value + ((z - w) ** 2).sum((1, 2)) / (2 * V), np.linalg.eigvalsh(bent)[:, 0] + 1 / V
+        return value + ((z - w) ** 2).sum((1, 2)) / (2 * V), np.linalg.eigvalsh(bent)[
+            :, 0
+        ] + 1 / V
 
     before, lowest = objective(start)
     assert (lowest < 0).sum() > 50
@@ -79,14 +91,19 @@ def test_proximal_points_are_minima_from_where_the_objective_bends_down():
 
 @pytest.mark.slow
 def test_positional_branch_of_the_headline_system():
-    """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048
-    points.
+    """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error
+    of 2048 points.
     """
     p = Parameters(alpha=1.0, prox="local")
     system = g.headline(p, 2048)
     start = g.starting_order(system, 0.17, 0.0, np.array([0.25, -0.25]), 62.0)
-    found, exact = g.solve(system, start, damping=0.8, tolerance=1e-5), solve(p, "positional")
-    assert found.order.m[:, 0, 0] == pytest.approx([exact.state.m, -exact.state.m], rel=0.015)
+    found, exact = (
+        g.solve(system, start, damping=0.8, tolerance=1e-5),
+        solve(p, "positional"),
+    )
+    assert found.order.m[:, 0, 0] == pytest.approx(
+        [exact.state.m, -exact.state.m], rel=0.015
+    )
     assert found.order.q[:, 0, 0, 0] == pytest.approx([exact.state.q] * 2, rel=0.015)
     assert np.abs(found.order.theta).max() < 1e-12
     assert (found.train_loss, found.test_full / 2) == pytest.approx(
@@ -106,11 +123,13 @@ def mixture(system, labels, pi):
 
 
 def test_equal_clusters_are_one():
-    """Clusters that do not differ: hats split by their probabilities, everything else as without
-    clusters.
+    """Clusters that do not differ: hats split by their probabilities, everything else
+    as without clusters.
     """
     system = g.headline(Parameters(alpha=1.0), 128)
-    both = mixture(system, np.array([[0.4, 0.1], [0.2, 0.3]]), np.repeat(system.pi, 2, 2))
+    both = mixture(
+        system, np.array([[0.4, 0.1], [0.2, 0.3]]), np.repeat(system.pi, 2, 2)
+    )
     one = g.starting_order(system, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)
     two = g.starting_order(both, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)
     hats, *numbers = g.output_channel(system, one)
@@ -140,13 +159,16 @@ def test_certain_labels_pick_their_cluster():
 
 
 def test_labels_of_two_tokens_are_drawn_together():
-    """Both tokens in the first cluster or both in the second, half and half: every number is the
-    mean of those of the two certain pairs, and not that of labels drawn one by one.
+    """Both tokens in the first cluster or both in the second, half and half: every
+    number is the mean of those of the two certain pairs, and not that of labels drawn
+    one by one.
     """
     system = g.headline(Parameters(alpha=1.0), 128)
     pi = np.repeat(system.pi, 2, 2)
     pi[..., 1] += 0.7
-    gamma = np.concatenate([np.array([[[0.25], [0.25]]]), np.array([[[0.36], [0.16]]])], 2)
+    gamma = np.concatenate(
+        [np.array([[[0.25], [0.25]]]), np.array([[[0.36], [0.16]]])], 2
+    )
 
     def found(labels):
         made = replace(mixture(system, np.array(labels), pi), gamma=gamma)
@@ -160,12 +182,14 @@ def test_labels_of_two_tokens_are_drawn_together():
     assert numbers == pytest.approx((one + other) / 2, rel=1e-12)
     assert np.abs(apart / numbers - 1).max() > 0.01
     for name, value in together.items():
-        assert value == pytest.approx((first[name] + second[name]) / 2, rel=1e-10, abs=1e-14)
+        assert value == pytest.approx(
+            (first[name] + second[name]) / 2, rel=1e-10, abs=1e-14
+        )
 
 
 def test_each_cluster_has_its_own_variance_and_mean():
-    """Clusters that differ in both, certain labels, one per token: as a system whose tokens have
-    these variances and means.
+    """Clusters that differ in both, certain labels, one per token: as a system whose
+    tokens have these variances and means.
     """
     narrow, wide = np.array([[[0.25], [0.25]]]), np.array([[[0.36], [0.16]]])
     first, second = np.array([[[1.0], [-1.0]]]), np.array([[[0.6], [-1.4]]])
@@ -178,26 +202,38 @@ def test_each_cluster_has_its_own_variance_and_mean():
     )
     pick = lambda a, b: np.stack([a[:, 0], b[:, 1]], 1)  # noqa: E731
     alone = replace(system, gamma=pick(narrow, wide), pi=pick(first, second))
-    x, y = (g.starting_order(q, 0.18, 0.05, np.array([0.25, -0.25]), 60.0) for q in (sure, alone))
-    (hats, *numbers), (expected, *same) = g.output_channel(sure, x), g.output_channel(alone, y)
+    x, y = (
+        g.starting_order(q, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)
+        for q in (sure, alone)
+    )
+    (hats, *numbers), (expected, *same) = (
+        g.output_channel(sure, x),
+        g.output_channel(alone, y),
+    )
     assert numbers == pytest.approx(same, rel=1e-12)
     for name, value in expected.items():
         assert not hats[name][0, 1].any() and not hats[name][1, 0].any()
         found = np.stack([hats[name][0, 0], hats[name][1, 1]])
         assert found == pytest.approx(value[:, 0], rel=1e-10, abs=1e-14)
-    (order, *_), (wanted, *_) = g.input_channel(sure, hats), g.input_channel(alone, expected)
+    (order, *_), (wanted, *_) = (
+        g.input_channel(sure, hats),
+        g.input_channel(alone, expected),
+    )
     for name in ("q", "m", "V", "theta"):
         full = getattr(order, name)
         assert np.stack([full[0, 0], full[1, 1]]) == pytest.approx(
             getattr(wanted, name)[:, 0], rel=1e-10
         )
-        assert full[1, 1] != pytest.approx(full[1, 0], rel=0.05)  # the clusters do differ
+        assert full[1, 1] != pytest.approx(
+            full[1, 0], rel=0.05
+        )  # the clusters do differ
 
 
 def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     """softmax(h_Q h_K^T) at h_K = h_Q is the tied attention."""
     tied, untied = (
-        replace(g.headline(Parameters(alpha=1.0), 64), rank=r, untied=r == 2) for r in (1, 2)
+        replace(g.headline(Parameters(alpha=1.0), 64), rank=r, untied=r == 2)
+        for r in (1, 2)
     )
     rng = np.random.default_rng(0)
     h, Y = (
@@ -209,12 +245,14 @@ def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     b = untied.loss(np.repeat(h, 2, 2).reshape(20, -1), Y, rho)
     assert b[0] == pytest.approx(a[0], rel=1e-12)
     # By the chain rule the tied gradient is the sum of those in queries and keys.
-    assert b[1].reshape(20, 2, 2).sum(2).ravel() == pytest.approx(a[1].ravel(), rel=1e-9, abs=1e-12)
+    assert b[1].reshape(20, 2, 2).sum(2).ravel() == pytest.approx(
+        a[1].ravel(), rel=1e-9, abs=1e-12
+    )
 
 
 def test_untied_attention_is_of_queries_on_keys():
-    """Columns (h_Q, h_K) that differ: the loss is that of softmax(h_Q h_K^T), not of its
-    transposed scores.
+    """Columns (h_Q, h_K) that differ: the loss is that of softmax(h_Q h_K^T), not of
+    its transposed scores.
     """
     untied = replace(g.headline(Parameters(alpha=1.0), 64), rank=2, untied=True)
     rng = np.random.default_rng(1)
@@ -227,9 +265,9 @@ def test_untied_attention_is_of_queries_on_keys():
     queries, keys = h[..., :1], h[..., 1:]
 
     def written_out(a, b):
-        return ((Y - scipy.special.softmax(a @ b.transpose(0, 2, 1), -1)) ** 2 * rho).sum(
-            (1, 2)
-        ) / 2
+        return (
+            (Y - scipy.special.softmax(a @ b.transpose(0, 2, 1), -1)) ** 2 * rho
+        ).sum((1, 2)) / 2
 
     assert value == pytest.approx(written_out(queries, keys), rel=1e-12)
     assert np.abs(value / written_out(keys, queries) - 1).mean() > 0.05
@@ -237,8 +275,8 @@ def test_untied_attention_is_of_queries_on_keys():
 
 @pytest.mark.slow
 def test_three_tokens():
-    """L = 3 with its own variances: norm, overlap and loss of the empirical minimum at d = 800 (two
-    seeds, 1.5 %).
+    """L = 3 with its own variances: norm, overlap and loss of the empirical minimum at
+    d = 800 (two seeds, 1.5 %).
     """
     gamma = np.array([0.5, 0.6, 0.4])[None, :, None] ** 2
     system = g.System(
@@ -250,16 +288,18 @@ def test_three_tokens():
         g.dot_product_target(0.2, A_3),
         points=512,
     )
-    found = g.solve(system, g.starting_order(system, 0.75, 0.8, np.zeros(3), 30.0), tolerance=1e-4)
+    found = g.solve(
+        system, g.starting_order(system, 0.75, 0.8, np.zeros(3), 30.0), tolerance=1e-4
+    )
     assert found.norm == pytest.approx(0.7165, rel=0.015)
     assert found.overlap[0, 0] == pytest.approx(0.8354, rel=0.015)
     assert found.train_loss == pytest.approx(0.012496, rel=0.015)
 
 
-@pytest.mark.parametrize("change", [{"points": 100}, {"untied": True}, {"pi": np.zeros((1, 3, 1))}])
+@pytest.mark.parametrize(
+    "change", [{"points": 100}, {"untied": True}, {"pi": np.zeros((1, 3, 1))}]
+)
 def test_what_does_not_fit_is_refused(change):
     """One line naming the field."""
     with pytest.raises(ParameterError):
         replace(g.headline(Parameters(alpha=1.0)), **change)
-
-

@@ -10,19 +10,19 @@ import xarray as xr
 from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
-from theory.dynamics import prediction
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
 from theory.call.parameters import ParameterError
+from theory.dynamics import prediction
 from theory.state_tracking.single_students import accuracy_kernels
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.dressed import Dressed
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.integrate import solve
 from theory.state_tracking.single_students.levels import DRAWS, LEVELS
+from theory.state_tracking.single_students.optimised_disorder import system
 from theory.state_tracking.single_students.predict import ACCURACIES
 from theory.state_tracking.single_students.realisation import Realisation, Start
-from theory.state_tracking.single_students.optimised_disorder import system
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -45,10 +45,12 @@ def started(seeds=3):
     return start, xr.Dataset(data, coords, {"parameters": P.as_json()})
 
 
-@pytest.mark.parametrize(("level", "system"), [("cavity", Cavity), ("dressed", Dressed)])
+@pytest.mark.parametrize(
+    ("level", "system"), [("cavity", Cavity), ("dressed", Dressed)]
+)
 def test_every_seed_is_followed_from_its_own_start(level, system):
-    """What `per_seed` gives from the same starts, under the runs' seeds and times; one seed alone
-    has the same curve.
+    """What `per_seed` gives from the same starts, under the runs' seeds and times; one
+    seed alone has the same curve.
     """
     start, runs = started()
     found = st.predict(P, runs, level=level)
@@ -56,7 +58,9 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
     for name in alone.data_vars:
         # The layout of arrays in memory decides the order of sums.
         np.testing.assert_allclose(found[name], alone[name], rtol=1e-12, atol=1e-15)
-    assert found.seed.values.tolist() == [10, 11, 12] and found.attrs["kind"] == "theory"
+    assert (
+        found.seed.values.tolist() == [10, 11, 12] and found.attrs["kind"] == "theory"
+    )
     one = st.predict(P, runs.sel(seed=11), level=level)
     assert one.A.dims == ("alpha",)
     np.testing.assert_allclose(one.A, found.A.sel(seed=11), rtol=1e-12)
@@ -67,13 +71,17 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
 
 
 def test_every_level_answers_and_is_documented():
-    """By its name: curves of the runs, what it lacks, whom it describes, a row in the docs; drawn
-    starts where it integrates a system.
+    """By its name: curves of the runs, what it lacks, whom it describes, a row in the
+    docs; drawn starts where it integrates a system.
     """
-    page = (Path(__file__).parents[2] / "docs/models/state_tracking_beyond.md").read_text()
+    page = (
+        Path(__file__).parents[2] / "docs/models/state_tracking_beyond.md"
+    ).read_text()
     start, runs = started(2)
     begun = {
-        n: (("seed", "alpha"), np.outer(v, [1, 1, 1])) for n, v in vars(start).items() if n in "RS"
+        n: (("seed", "alpha"), np.outer(v, [1, 1, 1]))
+        for n, v in vars(start).items()
+        if n in "RS"
     }
     runs = runs.assign(begun | {"A": xr.full_like(runs.R, 1 / P.L)})
     known = Realisation.drawn(P, start, np.random.default_rng(8))
@@ -82,12 +90,16 @@ def test_every_level_answers_and_is_documented():
         assert st.applies(P, runs, level=name) == []
         given = {"given": known} if level.known and name != "disorder_drawn" else {}
         found = st.predict(P, runs, level=name, **given)
-        assert {"A", "R", "S", "loss", *ACCURACIES} <= set(found) and found.attrs["level"] == name
+        assert {"A", "R", "S", "loss", *ACCURACIES} <= set(found) and found.attrs[
+            "level"
+        ] == name
         assert found.sizes["seed"] == 2 and found.sizes["alpha"] == 3
         assert found.sizes.get("draw") == (DRAWS if name == "disorder_drawn" else None)
         assert np.isfinite(found.A).all() and np.isfinite(found.accuracy).all()
         spread = np.ptp(found.A.isel(alpha=-1).values)
-        assert spread == 0 if name == "flow" else spread > 0  # one curve, or one per seed
+        assert (
+            spread == 0 if name == "flow" else spread > 0
+        )  # one curve, or one per seed
         for lacking in level.needs:
             with pytest.raises(ParameterError, match=f"variable {lacking} is missing"):
                 st.predict(P, runs.drop_vars(lacking), level=name, **given)
@@ -99,8 +111,8 @@ def test_every_level_answers_and_is_documented():
 
 
 def test_a_training_set_may_be_given():
-    """What `per_seed` gives with it; what does not fit is refused, as are seeds that draw other
-    weights than the runs began with.
+    """What `per_seed` gives with it; what does not fit is refused, as are seeds that
+    draw other weights than the runs began with.
     """
     start, runs = started()
     given = Realisation.drawn(P, start, np.random.default_rng(8))
@@ -118,7 +130,9 @@ def test_a_training_set_may_be_given():
 
 @pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
 def test_accuracies_of_fixed_disorder_may_be_left_out(changes, monkeypatch):
-    """They are not computed then, and all else is the same, at every optimiser and reward."""
+    """They are not computed then, and all else is the same, at every optimiser and
+    reward.
+    """
     start, runs = started()
     p = P.replace(**changes)
     given = Realisation.drawn(p, start, np.random.default_rng(8))
@@ -145,25 +159,39 @@ def students(tmp_path_factory):
 
 
 def test_a_realisation_is_counted_from_the_runs(students):
-    """Their own teachers, weights and training sets follow from the seeds: A to a per cent of
-    single-precision descent; with those of the other seed it is off by ten times as much.
+    """Their own teachers, weights and training sets follow from the seeds: A to a per
+    cent of single-precision descent; with those of the other seed it is off by ten
+    times as much.
     """
     for runs in students:
         found = st.predict(SMALL, runs, level="fixed_disorder")
         assert "own realisation" in found.attrs["reference"]
         off = float(np.abs(found.A - runs.A).max())
         crossed = Realisation.of(SMALL, runs)
-        crossed = dataclasses.replace(crossed, share=crossed.share[::-1], pairs=crossed.pairs[::-1])
-        swapped = solve(FixedDisorder(SMALL, Start.measured(runs), crossed), runs.epoch.values)
-        assert off < 0.03 and float(np.abs(swapped.A.values - runs.A.values).max()) > 2 * off
+        crossed = dataclasses.replace(
+            crossed, share=crossed.share[::-1], pairs=crossed.pairs[::-1]
+        )
+        swapped = solve(
+            FixedDisorder(SMALL, Start.measured(runs), crossed), runs.epoch.values
+        )
+        assert (
+            off < 0.03
+            and float(np.abs(swapped.A.values - runs.A.values).max()) > 2 * off
+        )
 
 
 def test_a_realisation_of_others_is_refused(students):
     """Other seeds, another training set, other teachers or weights, one line each."""
     drawn, cyclic = students
     for given, words in [
-        (Realisation.of_seeds(SMALL, [5, 6]), r"of seeds \[5, 6\], must be of \[3, 4\]"),
-        (Realisation.of_seeds(SMALL.replace(data_draw=1), [3, 4]), "data_draw = 1, must be 0"),
+        (
+            Realisation.of_seeds(SMALL, [5, 6]),
+            r"of seeds \[5, 6\], must be of \[3, 4\]",
+        ),
+        (
+            Realisation.of_seeds(SMALL.replace(data_draw=1), [3, 4]),
+            "data_draw = 1, must be 0",
+        ),
         (Realisation.of(SMALL, cyclic), "other teachers or other weights"),
     ]:
         with pytest.raises(ParameterError, match=words):
@@ -171,9 +199,13 @@ def test_a_realisation_of_others_is_refused(students):
         assert st.applies(SMALL, drawn, level="fixed_disorder") == []
         with pytest.raises(ParameterError, match=words):
             st.applies(SMALL, drawn, given, "fixed_disorder")
-    with pytest.raises(ParameterError, match="permutations = given by the user: must be drawn"):
+    with pytest.raises(
+        ParameterError, match="permutations = given by the user: must be drawn"
+    ):
         st.predict(SMALL, cyclic, level="cavity")
-    with pytest.raises(ParameterError, match="data_draw = 1: the runs were trained with 0"):
+    with pytest.raises(
+        ParameterError, match="data_draw = 1: the runs were trained with 0"
+    ):
         st.predict(SMALL.replace(data_draw=1), drawn, level="fixed_disorder")
 
 
@@ -200,12 +232,30 @@ def test_a_start_that_is_not_finite_is_refused(students):
 @pytest.mark.parametrize(
     ("edited", "words"),
     [
-        (lambda runs: runs.assign(W_Q_start=1.1 * runs.W_Q_start), "W_Q_start at time 0 is not"),
-        (lambda runs: runs.assign(W_K_start=runs.W_K_start[:, ::-1]), "W_K_start at time 0"),
-        (lambda runs: runs.assign(zeta=runs.zeta + 1e-3), "zeta at time 0 is not what seeds"),
-        (lambda runs: runs.assign_coords(seed=[4, 3]), "at time 0 is not what seeds .4, 3. draw"),
-        (lambda runs: runs.assign_coords(alpha=1.01 * runs.alpha), "at epoch 60: must be 1.66667"),
-        (lambda runs: runs.assign_coords(alpha=runs.alpha * 1.00001), "at epoch 60: must be 1.66"),
+        (
+            lambda runs: runs.assign(W_Q_start=1.1 * runs.W_Q_start),
+            "W_Q_start at time 0 is not",
+        ),
+        (
+            lambda runs: runs.assign(W_K_start=runs.W_K_start[:, ::-1]),
+            "W_K_start at time 0",
+        ),
+        (
+            lambda runs: runs.assign(zeta=runs.zeta + 1e-3),
+            "zeta at time 0 is not what seeds",
+        ),
+        (
+            lambda runs: runs.assign_coords(seed=[4, 3]),
+            "at time 0 is not what seeds .4, 3. draw",
+        ),
+        (
+            lambda runs: runs.assign_coords(alpha=1.01 * runs.alpha),
+            "at epoch 60: must be 1.66667",
+        ),
+        (
+            lambda runs: runs.assign_coords(alpha=runs.alpha * 1.00001),
+            "at epoch 60: must be 1.66",
+        ),
     ],
 )
 def test_edited_runs_are_refused(students, level, edited, words):
@@ -214,11 +264,20 @@ def test_edited_runs_are_refused(students, level, edited, words):
         st.predict(SMALL, edited(students[0]), level=level, accuracies=False)
 
 
-# Students that the paper's flow and the cavity equations do not describe: time of A = 1/2 of
-# students with seeds 1 and 2 (never: nan), and how far A may be off along the whole curve.
+# Students that the paper's flow and the cavity equations do not describe: time of A =
+# 1/2 of students with seeds 1 and 2 (never: nan), and how far A may be off along the
+# whole curve.
 BEYOND_CAVITY = {
-    "few sequences": (dict(N=14, L=7, d_g=18, d_h=40, n_train=20), (np.nan, 2.498), 0.03),
-    "two actions": (dict(N=14, L=7, d_g=2, d_h=40, n_train=3000), (8.676, 14.384), 0.02),
+    "few sequences": (
+        dict(N=14, L=7, d_g=18, d_h=40, n_train=20),
+        (np.nan, 2.498),
+        0.03,
+    ),
+    "two actions": (
+        dict(N=14, L=7, d_g=2, d_h=40, n_train=3000),
+        (8.676, 14.384),
+        0.02,
+    ),
 }
 
 
@@ -227,41 +286,63 @@ BEYOND_CAVITY = {
     "case", [pytest.param("few sequences", marks=pytest.mark.slow), "two actions"]
 )
 def test_the_default_follows_students_beyond_the_cavity_equations(case, tmp_path):
-    """With few sequences or few actions the default stays within a few per cent of every student,
-    where the cavity equations are off by more than ten times that.
+    """With few sequences or few actions the default stays within a few per cent of
+    every student, where the cavity equations are off by more than ten times that.
     """
     from simulate.state_tracking import train
 
     changes, times, most = BEYOND_CAVITY[case]
     p = st.Parameters(**changes, n_test=32, eval_every=20)
-    runs = train(p, range(1, 1 + len(times)), alpha=18.0, store=tmp_path, progress=False, workers=1)
+    runs = train(
+        p,
+        range(1, 1 + len(times)),
+        alpha=18.0,
+        store=tmp_path,
+        progress=False,
+        workers=1,
+    )
     ours = st.predict(p, runs, accuracies=False)
     assert float(abs(ours.A - runs.A).max()) < most
     level = st.predict(p, runs, level="cavity", accuracies=False)
     assert float(abs(level.A - runs.A).max()) > 5 * most
     for student, curve, time in zip(runs.A, ours.A, times, strict=True):
-        assert bool((student > 0.5).any()) == bool((curve > 0.5).any()) == np.isfinite(time)
+        assert (
+            bool((student > 0.5).any())
+            == bool((curve > 0.5).any())
+            == np.isfinite(time)
+        )
 
 
 def test_starts_may_be_drawn():
-    """Their mean and band; the same starts again; the mean start of attention is 1/L to second
-    order.
+    """Their mean and band; the same starts again; the mean start of attention is 1/L to
+    second order.
     """
     found = st.predict(P, seeds=400, alpha=0.1, level="dressed")
     assert found.A.dims == ("draw", "alpha") and found.sizes["draw"] == 400
-    xr.testing.assert_identical(found, st.predict(P, seeds=400, alpha=0.1, level="dressed"))
+    xr.testing.assert_identical(
+        found, st.predict(P, seeds=400, alpha=0.1, level="dressed")
+    )
     first = found.isel(alpha=0)
     for name, mean in (("A", 1 / P.L), ("R", 0.0), ("S", 0.0)):
-        z = (float(first[name].mean()) - mean) / float(first[name].std("draw")) * np.sqrt(400)
+        z = (
+            (float(first[name].mean()) - mean)
+            / float(first[name].std("draw"))
+            * np.sqrt(400)
+        )
         assert abs(z) < 4, name
-    assert float(found.alpha[-1]) == pytest.approx(0.1, abs=0.5 / (P.d_g * P.N))  # whole epochs
+    assert float(found.alpha[-1]) == pytest.approx(
+        0.1, abs=0.5 / (P.d_g * P.N)
+    )  # whole epochs
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda runs: st.predict(P), "needs the runs to follow, or seeds"),
-        (lambda runs: st.predict(P, runs, seeds=2), "needs the runs to follow, or seeds"),
+        (
+            lambda runs: st.predict(P, runs, seeds=2),
+            "needs the runs to follow, or seeds",
+        ),
         (lambda runs: st.predict(P, seeds=0), "seeds = 0: must be"),
         (lambda runs: st.predict(P, runs, level="best"), "level = 'best'"),
         (
@@ -272,7 +353,10 @@ def test_starts_may_be_drawn():
             lambda runs: st.predict(P.replace(optimizer="adam"), runs, level="cavity"),
             "optimizer = 'adam'",
         ),
-        (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing$"),
+        (
+            lambda runs: st.predict(P, runs.drop_vars("zeta")),
+            "variable zeta is missing$",
+        ),
         (
             lambda runs: st.predict(P, runs.drop_vars("zeta").drop_attrs()),
             "is missing; for curves alone take verify.trajectories.compare",
@@ -300,8 +384,8 @@ def test_factual_recall_follows_the_steps_of_the_students():
 
 
 def test_k_hops_change_stage_when_the_curriculum_does():
-    """Stages end at `curriculum_times`; overlaps are continuous there, and those of later hops wait
-    at their start.
+    """Stages end at `curriculum_times`; overlaps are continuous there, and those of
+    later hops wait at their start.
     """
     p = k_hop.Parameters(N=4, k=3, m_0=0.2, curriculum=True)
     ends = k_hop.curriculum_times(p, "softmax")
@@ -311,7 +395,9 @@ def test_k_hops_change_stage_when_the_curriculum_does():
     assert found.hops.values.tolist() == [1, 1, 2, 2, 3, 3]
     overlap = found.overlap.transpose("t", "hop").values
     np.testing.assert_allclose(overlap[1::2][:2], overlap[2::2][:2], atol=1e-6)
-    assert overlap[0].tolist() == [0.2, 0.2, 0.2] and overlap[1, 0] == pytest.approx(0.9, abs=1e-6)
+    assert overlap[0].tolist() == [0.2, 0.2, 0.2] and overlap[1, 0] == pytest.approx(
+        0.9, abs=1e-6
+    )
     assert overlap[1, 1:].tolist() == [0.2, 0.2]
     p = p.replace(curriculum=False, k=1, eta=0.5, steps=30)
     assert k_hop.predict(p).t[-1] == 15 and k_hop.predict(p, t=2.0).t[-1] == 2
@@ -328,18 +414,25 @@ def test_informed_descents_take_the_local_minimiser():
         ps.predict(p.replace(start="random"), runs)
     with pytest.raises(ParameterError, match="sigma = 0.4: the runs were trained"):
         ps.predict(p.replace(sigma=0.4), runs)
-    # Whether students stay in their well depends on their steps, so that these must be known.
+    # Whether students stay in their well depends on their steps, so that these must be
+    # known.
     far = runs.assign_attrs(parameters=p.replace(optimizer="adam", eta=1.0).as_json())
-    with pytest.raises(ParameterError, match="optimizer = gd: the runs were trained with adam"):
+    with pytest.raises(
+        ParameterError, match="optimizer = gd: the runs were trained with adam"
+    ):
         ps.predict(p, far)
 
 
-HEADS = ih.Parameters(N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4)
+HEADS = ih.Parameters(
+    N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4
+)
 RECALL = factual_recall.Parameters(steps=24, eval_every=4)
 FAR = {
     "state_tracking": lambda p, **more: st.predict(p, seeds=2, **more),
     "dressed": lambda p, **more: st.predict(p, seeds=2, level="dressed", **more),
-    "fixed_disorder": lambda p, **more: st.predict(p, seeds=2, level="fixed_disorder", **more),
+    "fixed_disorder": lambda p, **more: st.predict(
+        p, seeds=2, level="fixed_disorder", **more
+    ),
     "induction_heads": ih.predict,
     "factual_recall": factual_recall.predict,
 }
@@ -352,7 +445,9 @@ def test_what_takes_too_long_or_diverges_is_one_line(name):
     """Lengths of 10^18, in steps and in time; learning rates of 10^300."""
     p, follow = OF.get(name, P), FAR[name]
     steps, time = ("steps", "t") if name in OF else ("epochs", "alpha")
-    with pytest.raises(ParameterError, match=rf"^{steps} = 1e\+18: a predicted curve has at most"):
+    with pytest.raises(
+        ParameterError, match=rf"^{steps} = 1e\+18: a predicted curve has at most"
+    ):
         follow(p.replace(**{steps: 10**18}))
     with pytest.raises(ParameterError, match=rf"^(({time}|{steps}) = [\d.]+e\+18: )"):
         follow(p, **{time: 1e18})
@@ -360,7 +455,9 @@ def test_what_takes_too_long_or_diverges_is_one_line(name):
         assert np.isfinite(follow(p.replace(eta=1e300)).to_array()).all()
         return
     for eta in (1e18, 1e300):
-        with pytest.raises(ParameterError, match=r"^eta = 1e\+\d+: the descent diverges"):
+        with pytest.raises(
+            ParameterError, match=r"^eta = 1e\+\d+: the descent diverges"
+        ):
             follow(p.replace(eta=eta))
 
 
@@ -376,5 +473,7 @@ def test_a_curve_of_other_students_says_which():
     """The curve's value first, then that of the runs."""
     runs = started()[1].assign_attrs(model="state_tracking")
     curve = st.flow().solve(P.replace(N=7), alpha=1.0)
-    with pytest.raises(ParameterError, match=r"^N = 7: of the curve; .* were trained with 6$"):
+    with pytest.raises(
+        ParameterError, match=r"^N = 7: of the curve; .* were trained with 6$"
+    ):
         prediction.check_curve(curve, runs)

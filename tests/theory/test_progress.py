@@ -40,7 +40,10 @@ def test_lines_where_there_is_no_terminal(fast, capsys):
         progress.stage("seed 3")
         counter[0] = 5
         seen = wait(capsys, "25%")
-    assert "] verify.laws; training: 25% of 20 epochs seed 3\n" in seen and "\r" not in seen
+    assert (
+        "] verify.laws; training: 25% of 20 epochs seed 3\n" in seen
+        and "\r" not in seen
+    )
 
 
 def test_nothing_within_a_minute_without_a_terminal(capsys):
@@ -81,7 +84,11 @@ def test_each_names_the_item_at_hand(fast, capsys):
 
 def test_a_failure_closes_the_bars(fast):
     """The next command starts from nothing."""
-    with pytest.raises(ValueError, match="stop"), progress.bar("a"), progress.bar("b", 2):
+    with (
+        pytest.raises(ValueError, match="stop"),
+        progress.bar("a"),
+        progress.bar("b", 2),
+    ):
         raise ValueError("stop")
     assert progress._running == []
 
@@ -107,14 +114,20 @@ class Shell:
 def test_a_notebook_sees_bars_below_its_cell(fast, capsys, monkeypatch):
     """They move, an inner one goes, the last state stays; nothing on stderr."""
     shell = Shell()
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=shell.display))
+    monkeypatch.setitem(
+        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell)
+    )
+    monkeypatch.setitem(
+        sys.modules, "IPython.display", SimpleNamespace(display=shell.display)
+    )
     with progress.bar("a < b", 2, "step") as outer:
         with progress.bar("inner", 4, "epoch"):
             time.sleep(0.2)
         outer.done = 2
         time.sleep(0.1)
-    assert any(x.count("<progress") == 2 and "inner: 0% of 4 epochs" in x for x in shell.shown)
+    assert any(
+        x.count("<progress") == 2 and "inner: 0% of 4 epochs" in x for x in shell.shown
+    )
     last = shell.shown[-1]
     assert last.count("<progress") == 1 and '<progress value="2" max="2">' in last
     assert "a &lt; b: 100% of 2 steps" in last
@@ -126,9 +139,14 @@ def test_an_executed_notebook_keeps_its_bar():
     """A real kernel, students by a pool; nothing is printed when the kernel ends."""
     for package in ("ipykernel", "nbclient"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert '<progress value="80" max="80">' in done.stdout and "training: 100%" in done.stdout
+    assert (
+        '<progress value="80" max="80">' in done.stdout
+        and "training: 100%" in done.stdout
+    )
     assert "Traceback" not in done.stdout + done.stderr
 
 

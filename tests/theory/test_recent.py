@@ -1,7 +1,8 @@
-"""All weights where the right pair is recent: the last pair as a special case, the drive of
-alpha_3, the exact mean against the network, refusals.
+"""All weights where the right pair is recent: the last pair as a special case, the
+drive of alpha_3, the exact mean against the network, refusals.
 
-Could see: S of another row, a drive that is not the square of gamma_4, a mean over other places.
+Could see: S of another row, a drive that is not the square of gamma_4, a mean over
+other places.
 """
 
 from __future__ import annotations
@@ -13,25 +14,29 @@ from scipy.special import digamma
 
 from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
+from theory.call.parameters import ParameterError
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import descent, law, recent
 from theory.induction_heads.all_weights.plateau import FIVE
-from theory.call.parameters import ParameterError
 
 
 def test_a_window_of_one_pair_is_the_last_one():
-    """Its mean over places, S = 0 by digammas, against the loss of that place without S."""
+    """Its mean over places, S = 0 by digammas, against the loss of that place without
+    S.
+    """
     told = recent.predicted(64, 1 / 64, rtol=1e-6)
     assert told == pytest.approx(law.predicted(64, rtol=1e-6), rel=1e-5)
 
 
 @pytest.mark.parametrize("w", [0.1, 0.5])
 def test_rest_and_drive(w):
-    """At many pairs and beta_2 = 0 the gammas rest where the equations say, and drive alpha_3 by
-    the square of gamma_4, as against the last pair.
+    """At many pairs and beta_2 = 0 the gammas rest where the equations say, and drive
+    alpha_3 by the square of gamma_4, as against the last pair.
     """
     e, N = recent.equations(), 10**5
-    S, gamma_4 = (float(e[n].evaluate({"window": w})) for n in ("recent_S", "recent_gamma_4"))
+    S, gamma_4 = (
+        float(e[n].evaluate({"window": w})) for n in ("recent_S", "recent_gamma_4")
+    )
     at = recent.places(N, w)
     seen = digamma(N) - digamma(at)
     assert seen.mean() == pytest.approx(S, abs=10 / N)
@@ -65,13 +70,19 @@ def test_the_mean_over_places_is_the_networks():
     loss = squared_error(student(batch.X), batch.y, "sum")
     loss.backward()
     each = [descent.loss_of(N, int(k), p.mask)(theta) for k in asked]
-    assert float(loss.detach()) == pytest.approx(np.mean([x for x, _ in each]), rel=1e-12)
+    assert float(loss.detach()) == pytest.approx(
+        np.mean([x for x, _ in each]), rel=1e-12
+    )
     slopes = np.mean([x for _, x in each], 0)
     moved = [n in descent.moving(p.mask) for n in NAMES]
-    np.testing.assert_allclose(student.theta.grad.numpy()[moved], slopes[moved], atol=1e-12)
+    np.testing.assert_allclose(
+        student.theta.grad.numpy()[moved], slopes[moved], atol=1e-12
+    )
 
 
-@pytest.mark.parametrize(("size", "window"), [(64, 0.6), (64, 0.0), (16, 0.01), (8, 0.5)])
+@pytest.mark.parametrize(
+    ("size", "window"), [(64, 0.6), (64, 0.0), (16, 0.01), (8, 0.5)]
+)
 def test_refusals(size, window):
     """Wide windows, windows without a pair, few pairs: in one line."""
     for of in (recent.predicted, recent.exact):

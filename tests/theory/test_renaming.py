@@ -1,4 +1,6 @@
-"""Symbols under other names: there and back, in everything that is printed, and refusals."""
+"""Symbols under other names: there and back, in everything that is printed, and
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ import pytest
 import sympy as sp
 
 from theory import latex
-from theory.equations import printing
-from theory.models import registry
-from theory.equations.equation import Equation
 from theory.call.parameters import ParameterError
+from theory.equations import printing
+from theory.equations.equation import Equation
 from theory.equations.renaming import Renaming, _named
+from theory.models import registry
 
 x, y = sp.Symbol("x", positive=True), sp.Symbol("y", real=True)
 
@@ -23,14 +25,20 @@ def printed(*arguments, capsys):
     return capsys.readouterr().out
 
 
-LARGE = ("induction_heads", "associative_memory")  # seconds; the smaller ones have every kind
+LARGE = (
+    "induction_heads",
+    "associative_memory",
+)  # seconds; the smaller ones have every kind
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=[pytest.mark.slow] * (m in LARGE)) for m in registry.MODELS]
+    "model",
+    [pytest.param(m, marks=[pytest.mark.slow] * (m in LARGE)) for m in registry.MODELS],
 )
 def test_there_and_back(model):
-    """All names of every equation at once: none is left, and back again it is the equation."""
+    """All names of every equation at once: none is left, and back again it is the
+    equation.
+    """
     equations = registry.find(model).wing("theory").equations().values()
     names = {str(s) for e in equations for side in (e.lhs, e.rhs) for s in _named(side)}
     there, back = {n: f"{n}xq" for n in names}, {f"{n}xq": n for n in names}
@@ -53,7 +61,16 @@ def test_numbers_follow_their_names():
 
 def test_everything_printed_is_renamed(capsys):
     """Formulas, rates, table of symbols and assumptions; names of equations stay."""
-    asked = ("--equation", "15", "--rename", "N=T", "--rename", "alpha=t", "--rename", "A=a")
+    asked = (
+        "--equation",
+        "15",
+        "--rename",
+        "N=T",
+        "--rename",
+        "alpha=t",
+        "--rename",
+        "A=a",
+    )
     out = printed(*asked, capsys=capsys)
     assert r"\frac{d}{d t} a = " in out and r"\alpha" not in out and "N" not in out
     out = printed(*asked, "--symbols", capsys=capsys)
@@ -61,7 +78,9 @@ def test_everything_printed_is_renamed(capsys):
     assert "epochs / (d\\_g T)" in out
     out = printed("--rename", "d_g=K", capsys=capsys)
     assert (
-        r"d_{g}" not in out and r"K \textgreater{}= 3" in out and "d\\_g \\textgreater" not in out
+        r"d_{g}" not in out
+        and r"K \textgreater{}= 3" in out
+        and "d\\_g \\textgreater" not in out
     )
 
 
@@ -73,7 +92,11 @@ def test_two_symbols_change_places():
 
 def test_functions_arrays_and_bound_symbols():
     """Whatever is printed as a name: f(x), W[i], and the index of a sum."""
-    f, W, i = sp.Function("f"), sp.IndexedBase("W", real=True), sp.Symbol("i", integer=True)
+    f, W, i = (
+        sp.Function("f"),
+        sp.IndexedBase("W", real=True),
+        sp.Symbol("i", integer=True),
+    )
     expr = f(f(x)) + sp.Sum(W[i], (i, 1, y))
     moved = Renaming({"f": "h", "W": "V", "i": "j", "y": "n"}).expression(expr)
     assert (
@@ -117,7 +140,9 @@ def test_refused(typed, message):
 
 
 def test_an_equation_is_renamed():
-    """By a call: both sides and the assumptions; what it evaluates to follows; errors name it."""
+    """By a call: both sides and the assumptions; what it evaluates to follows; errors
+    name it.
+    """
     equation = Equation("f", y, x**2, "here", "exact", ("x > 0",))
     renamed = equation.rename({"x": "tau"})
     assert renamed.latex() == r"y = \tau^{2}" and renamed.assumptions == ("tau > 0",)

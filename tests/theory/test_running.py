@@ -1,8 +1,9 @@
-"""Code of chains of definitions with running sums: each operation and its transpose, and the
-gradient of every loss that is such a chain.
+"""Code of chains of definitions with running sums: each operation and its transpose,
+and the gradient of every loss that is such a chain.
 
-Could see: a transposed sum from the wrong end, an entry too many or too few, a mean that is a sum,
-entries put back in other places, a slope by a number that is not summed over pairs.
+Could see: a transposed sum from the wrong end, an entry too many or too few, a mean
+that is a sum, entries put back in other places, a slope by a number that is not summed
+over pairs.
 """
 
 import numpy as np
@@ -61,7 +62,9 @@ def test_operations(where):
 
 @pytest.mark.parametrize("of", [after, before])
 def test_one_slope_for_all_pairs(of):
-    """Of a plain sum of a running sum: the number of entries that each one is counted in."""
+    """Of a plain sum of a running sum: the number of entries that each one is counted
+    in.
+    """
     xs = np.array([2.0, 3.0, 5.0, 7.0])
     chain = {later: of(a * x + b), value: total(later)}
     times = np.arange(4) if of == after else np.arange(4)[::-1]
@@ -78,26 +81,34 @@ LOSSES = {
     "five numbers, last": lambda at: law.loss_and_gradient(at, 8),
     "five numbers, uniform": lambda at: law.loss_and_gradient(at, 8, "uniform"),
     "eight numbers, burst": lambda at: law.loss_and_gradient(at, 8, right=3),
-    "recent": lambda at: recent.compiled()(at, 8.0, PLACES, digamma(8) - digamma(PLACES)),
+    "recent": lambda at: recent.compiled()(
+        at, 8.0, PLACES, digamma(8) - digamma(PLACES)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradient_is_the_slope_of_every_loss(name):
     """Central differences; those of all weights are in test_induction_all_weights."""
-    of, at, step = LOSSES[name], 0.5 * np.random.default_rng(4).standard_normal(19), 1e-5
+    of, at, step = (
+        LOSSES[name],
+        0.5 * np.random.default_rng(4).standard_normal(19),
+        1e-5,
+    )
     gradient = of(at)[1]
     slopes = [
         (of(at + step * e)[0] - of(at - step * e)[0]) / (2 * step)
         for e in np.eye(19)[: len(gradient)]
     ]
     assert np.count_nonzero(gradient) >= 3
-    np.testing.assert_allclose(gradient, slopes, atol=1e-9)  # step^2, and rounding over the step
+    np.testing.assert_allclose(
+        gradient, slopes, atol=1e-9
+    )  # step^2, and rounding over the step
 
 
 def test_three_numbers_are_three_of_nineteen():
-    """Uniform query: the loss of three numbers is that of all weights where the others are zero,
-    from the scores of another derivation; so is its gradient.
+    """Uniform query: the loss of three numbers is that of all weights where the others
+    are zero, from the scores of another derivation; so is its gradient.
     """
     state = np.array([0.7, 1.9, 0.6])
     places = [running.NAMES.index(n) for n in ("alpha_3", "beta_2", "gamma_3")]

@@ -1,5 +1,5 @@
-"""Every function, flow and command rejects students that its theory does not describe, in one line;
-with ``beyond=True`` the result is marked.
+"""Every function, flow and command rejects students that its theory does not describe,
+in one line; with ``beyond=True`` the result is marked.
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ import xarray as xr
 from test_swept_numbers import CASES, of, small
 
 from theory import onset
-from theory.dynamics import prediction
-from theory.call import scope
 from theory import state_tracking as st
+from theory.call import scope
 from theory.call.parameters import ParameterError
+from theory.dynamics import prediction
 from theory.models.registry import MODELS, TABLE, find
 from theory.state_tracking import quadrature
 
@@ -48,8 +48,8 @@ def values_of(field):
 
 
 def outside(p, limit):
-    """Parameters that break one limit, by its field or those that it reads, from these parameters
-    or else from a preset: what a field may be can depend on others.
+    """Parameters that break one limit, by its field or those that it reads, from these
+    parameters or else from a preset: what a field may be can depend on others.
     """
     if limit.words in BROKEN:
         return p.replace(**BROKEN[limit.words])
@@ -86,13 +86,21 @@ def test_every_number_asks_its_scope(system, name):
                 assert limit.field in SEEN_IN_RUNS, limit.field
                 continue
             levels = [k for k, v in of(system, name).scopes.items() if v is own and k]
-            refused(of(system, name), q, own, limit, **({"level": levels[0]} if levels else {}))
+            refused(
+                of(system, name),
+                q,
+                own,
+                limit,
+                **({"level": levels[0]} if levels else {}),
+            )
 
 
 def refused(function, q, own, limit, **named):
     """In one line: the first that is broken, and this limit is among them."""
     lines = own.applies(q)
-    assert any(line.startswith(f"{limit.field} = ") and "must be" in line for line in lines)
+    assert any(
+        line.startswith(f"{limit.field} = ") and "must be" in line for line in lines
+    )
     with pytest.raises(ParameterError) as error:
         function(q, **named)
     message = str(error.value)
@@ -117,8 +125,8 @@ def test_every_flow_asks_its_scope(name):
 
 @pytest.mark.parametrize("system, name", FUNCTIONS)
 def test_every_field_is_thought_of(system, name):
-    """A field of a run is limited, enters the numbers, or is said not to matter; never two of
-    them.
+    """A field of a run is limited, enters the numbers, or is said not to matter; never
+    two of them.
     """
     p = small(system, name)
     usual = p.values()
@@ -126,7 +134,11 @@ def test_every_field_is_thought_of(system, name):
         limited = own.reads
         assert not limited & set(own.free)
         for field in dataclasses.fields(p):
-            if field.metadata.get("theory_only") or field.name in limited or field.name in own.free:
+            if (
+                field.metadata.get("theory_only")
+                or field.name in limited
+                or field.name in own.free
+            ):
                 continue
             if field.name in own.enters:
                 continue
@@ -138,7 +150,8 @@ def test_every_field_is_thought_of(system, name):
                     continue
                 others += value != getattr(p, field.name)
                 moved = moved or any(
-                    not np.array_equal(found[n], usual.get(n), equal_nan=True) for n in found
+                    not np.array_equal(found[n], usual.get(n), equal_nan=True)
+                    for n in found
                 )
             assert moved or not others, (
                 f"{field.name}: neither limited by {own.theory} nor said to be free"
@@ -146,12 +159,17 @@ def test_every_field_is_thought_of(system, name):
 
 
 def test_who_insists_gets_an_answer_that_says_so():
-    """A warning, once; the result's attributes, an onset's notes; and nothing of it afterwards."""
+    """A warning, once; the result's attributes, an onset's notes; and nothing of it
+    afterwards.
+    """
     p = small("state_tracking").replace(optimizer="adam")
     with pytest.warns(scope.BeyondScope, match="optimizer = 'adam'") as seen:
         found = st.trajectory(p, 0.5, beyond=True)
     assert len(seen) == 1
-    assert found.attrs["status"] == "beyond its scope" and "sgd" in found.attrs["assumptions"]
+    assert (
+        found.attrs["status"] == "beyond its scope"
+        and "sgd" in found.attrs["assumptions"]
+    )
     with pytest.warns(scope.BeyondScope):
         notes = st.onset(p, beyond=True).notes
     assert any("optimizer = 'adam'" in note for note in notes)
@@ -166,7 +184,9 @@ def test_who_insists_gets_an_answer_that_says_so():
         assert st.trajectory(plain, 0.5, beyond=True).attrs["status"] == "closure"
 
 
-@pytest.mark.parametrize("lengths", [[3], [*range(3, 20)]], ids=["one by one", "together"])
+@pytest.mark.parametrize(
+    "lengths", [[3], [*range(3, 20)]], ids=["one by one", "together"]
+)
 def test_a_sweep_beyond_says_at_which_values(lengths):
     """In the result of a flow, whichever point is the broken one."""
     for decays in ([0.1, 0.0], [0.0, 0.1]):
@@ -184,7 +204,9 @@ def test_a_sweep_beyond_says_at_which_values(lengths):
 
 
 def test_a_sweep_asks_once(monkeypatch):
-    """However many points; a swept field that a limit reads is looked at, value by value."""
+    """However many points; a swept field that a limit reads is looked at, value by
+    value.
+    """
     asked, plain = [], scope.Scope.applies
     monkeypatch.setattr(
         scope.Scope, "applies", lambda *a, **k: (asked.append(1), plain(*a, **k))[1]
@@ -225,7 +247,9 @@ def curve_and_runs():
 
 
 def test_what_is_compared_is_of_the_same_students():
-    """Seeds, fields, optimiser and teachers; curves of one's own, without attributes, pass."""
+    """Seeds, fields, optimiser and teachers; curves of one's own, without attributes,
+    pass.
+    """
     p, curve, runs = curve_and_runs()
     prediction.check_curve(curve, runs)
     prediction.check_curve(curve.drop_attrs(), runs)
@@ -233,17 +257,29 @@ def test_what_is_compared_is_of_the_same_students():
     adam = p.replace(optimizer="adam").as_json()
     own = '{"given_permutations": [[0]]}'
     for ours, theirs, words in [
-        (curve.isel(seed=[0, 1]), runs, r"of seeds \[0, 1\], the runs are of \[0, 1, 2\]"),
+        (
+            curve.isel(seed=[0, 1]),
+            runs,
+            r"of seeds \[0, 1\], the runs are of \[0, 1, 2\]",
+        ),
         (curve, runs.isel(seed=[0, 1]), r"of seeds \[0, 1, 2\]"),
         (curve, runs.mean("seed"), "the runs are one curve"),
         (curve.drop_vars("seed"), runs.isel(seed=[0]), "of 3 seeds, the runs are of 1"),
-        (curve, runs.assign_attrs(parameters=p.replace(eta=0.1).as_json()), "eta = 0.5: of the"),
+        (
+            curve,
+            runs.assign_attrs(parameters=p.replace(eta=0.1).as_json()),
+            "eta = 0.5: of the",
+        ),
         (
             curve.assign_attrs(parameters=adam),
             runs.assign_attrs(parameters=adam),
             "optimizer = 'adam': must be sgd",
         ),
-        (curve, runs.assign_attrs(configuration=own), "permutations = given by the user"),
+        (
+            curve,
+            runs.assign_attrs(configuration=own),
+            "permutations = given by the user",
+        ),
         (curve, runs.assign_attrs(parameters="{"), "parameters is not a JSON object"),
         (curve, runs.A, "runs: must be a Dataset, got DataArray"),
     ]:

@@ -1,7 +1,9 @@
-"""Sizes from 1 to 10^18, integer or float: formulas agree with mpmath, or give a one-line error.
+"""Sizes from 1 to 10^18, integer or float: formulas agree with mpmath, or give a
+one-line error.
 
-Could see: an integer that overflows on its way (c_omega was negative at N d_g = 10^19), a formula
-that takes whole and floating-point sizes differently, and one that ends in a traceback.
+Could see: an integer that overflows on its way (c_omega was negative at N d_g = 10^19),
+a formula that takes whole and floating-point sizes differently, and one that ends in a
+traceback.
 """
 
 import random
@@ -14,17 +16,18 @@ import pytest
 import sympy as sp
 from test_generic import MODELS, fraction, wrong
 
-from theory.dynamics import flow as flow_module
-from theory.numbers import numeric
-from theory.equations.equation import Equation
-from theory.onset import Onset
 from theory.call.parameters import ParameterError
+from theory.dynamics import flow as flow_module
+from theory.equations.equation import Equation
+from theory.numbers import numeric
+from theory.onset import Onset
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.quadrature import emergence_time
 
 SIZES = (1, 2, 3, 7, 1000, 10**6, 10**7, 3 * 10**9, 10**12, 10**15, 10**18)
 MIXED = 6  # further points, at which every size is drawn by itself
-TERMS = 2000  # of sums that are added up term by term: refusal is tested here, speed elsewhere
+# of sums that are added up term by term: refusal is tested here, speed elsewhere
+TERMS = 2000
 DIGITS = 60  # of the reference: 18 may cancel, twice
 # Those that overflowed, and two whose sums have ends that must be whole.
 QUICK = {
@@ -52,19 +55,24 @@ def symbols_of(expr):
     bound = {v for s in expr.atoms(sp.Sum) for v in s.variables}
     entries = {x for x in expr.atoms(sp.Indexed) if not bound & x.free_symbols}
     free = {
-        q for q in expr.xreplace({x: sp.S.One for x in entries}).free_symbols if q.is_Symbol
+        q
+        for q in expr.xreplace({x: sp.S.One for x in entries}).free_symbols
+        if q.is_Symbol
     } - bound
     free -= {base.label for base in expr.atoms(sp.IndexedBase)}
     sizes = sorted((q for q in free if q.is_integer), key=str)
     others = [*sorted(free - set(sizes), key=str), *sorted(entries, key=str)]
     arrays = sorted(
-        {x.base for s in expr.atoms(sp.Sum) for x in s.function.atoms(sp.Indexed)}, key=str
+        {x.base for s in expr.atoms(sp.Sum) for x in s.function.atoms(sp.Indexed)},
+        key=str,
     )
     return sizes, others, arrays
 
 
 def has_sizes(equation):
-    """Whether an equation is a formula of sizes, without integrals or unknown functions."""
+    """Whether an equation is a formula of sizes, without integrals or unknown
+    functions.
+    """
     unknown = equation.rhs.has(sp.Integral, sp.Product) or equation.rhs.atoms(
         sp.core.function.AppliedUndef
     )
@@ -72,8 +80,8 @@ def has_sizes(equation):
 
 
 def outcome(call):
-    """A number; "refused" where one line says why, "undefined" where the formula itself divides by
-    zero.
+    """A number; "refused" where one line says why, "undefined" where the formula itself
+    divides by zero.
     """
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -89,11 +97,13 @@ def outcome(call):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_formulas_at_any_size(model, every, monkeypatch):
-    """Every formula with sizes, all equal and each drawn by itself; arrays under a sum have three
-    entries.
+    """Every formula with sizes, all equal and each drawn by itself; arrays under a sum
+    have three entries.
     """
     monkeypatch.setattr(numeric, "MOST_TERMS", TERMS)
-    assert wrong(model, lambda e: any_size(e) if every or e.name in QUICK else None) == {}
+    assert (
+        wrong(model, lambda e: any_size(e) if every or e.name in QUICK else None) == {}
+    )
 
 
 def any_size(equation):
@@ -136,14 +146,17 @@ def any_size(equation):
             elif expected == "refused" or not np.isfinite(expected):
                 assert found == "refused" or not np.isfinite(found), (point, kind)
             else:
-                # Of 16 digits, 7 may be lost where terms cancel. At a size of 1 a quantity may
-                # vanish: rounding of O(1).
+                # Of 16 digits, 7 may be lost where terms cancel. At a size of 1 a
+                # quantity may vanish: rounding of O(1).
                 near = 1e-15 if 1 in point else 0
                 if (
                     equation.name in CANCELLING
                 ):  # two numbers of O(1): what is left has their rounding
                     near = 4e-16
-                assert found == pytest.approx(expected, rel=1e-9, abs=near), (point, kind)
+                assert found == pytest.approx(expected, rel=1e-9, abs=near), (
+                    point,
+                    kind,
+                )
 
 
 def outcome_of_compiling(equation, arguments, modules):
@@ -156,8 +169,8 @@ def outcome_of_compiling(equation, arguments, modules):
 
 
 def test_whole_numbers_do_not_overflow():
-    """The fault itself: three billion squared in 64-bit integers is -9.4e18, and as arrays it has
-    no other sign.
+    """The fault itself: three billion squared in 64-bit integers is -9.4e18, and as
+    arrays it has no other sign.
     """
     N, d_g = sp.symbols("N d_g", integer=True)
     product = Equation("product", N, N * d_g, "test, 1", "exact")
@@ -168,7 +181,12 @@ def test_whole_numbers_do_not_overflow():
 
 @pytest.mark.parametrize(
     ("N", "named"),
-    [(2.5, "N = 2.5"), (10**18, "1e+18 terms"), (np.inf, "N = inf"), (np.arange(3), "N = ")],
+    [
+        (2.5, "N = 2.5"),
+        (10**18, "1e+18 terms"),
+        (np.inf, "N = inf"),
+        (np.arange(3), "N = "),
+    ],
 )
 def test_ends_of_sums_are_whole_and_near(N, named):
     """A loop of 10^18 terms would never end."""
@@ -185,7 +203,9 @@ def test_ends_of_sums_are_whole_and_near(N, named):
 def test_most_formulas_are_held_against_mpmath():
     """Few have entries of arrays that nothing sums over, which is why they are refused."""
     models = (m.values[0] for m in MODELS)
-    held = [e for m in models for e in m.wing("theory").equations().values() if has_sizes(e)]
+    held = [
+        e for m in models for e in m.wing("theory").equations().values() if has_sizes(e)
+    ]
     assert {e.name for e in held} >= QUICK
     open_ = [
         e
@@ -227,9 +247,11 @@ def test_an_emergence_time_beyond_double_precision_is_refused_by_name(change, na
     ids=str,
 )
 @pytest.mark.parametrize("alpha", [5e-324, 1e300])
-def test_a_flow_at_legal_extremes_is_finite_or_refused_by_name(change, alpha, monkeypatch):
-    """Also one that would never end: with fewer evaluations allowed than by default, to be
-    quick.
+def test_a_flow_at_legal_extremes_is_finite_or_refused_by_name(
+    change, alpha, monkeypatch
+):
+    """Also one that would never end: with fewer evaluations allowed than by default, to
+    be quick.
     """
     monkeypatch.setattr(flow_module.Flow._functions, "__defaults__", (3000,))
     with warnings.catch_warnings():
@@ -250,7 +272,8 @@ def test_an_onset_says_what_is_not_finite():
     """A number that overflowed is refused, one that is absent for a reason is not."""
     parts = dict(labels={"T": "a time"}, notes=[], curves={}, equations=[], plot=print)
     assert (
-        Onset(numbers={"T": np.inf}, absent={"T": "never"}, **parts).table().split()[-3] == "never"
+        Onset(numbers={"T": np.inf}, absent={"T": "never"}, **parts).table().split()[-3]
+        == "never"
     )
     with pytest.raises(ParameterError, match="T = inf"):
         Onset(numbers={"T": np.inf}, absent={}, **parts)

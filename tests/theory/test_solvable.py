@@ -1,4 +1,6 @@
-"""``solvable``: one screen, the same commands as ``python -m``, completion; nothing typed twice."""
+"""``solvable``: one screen, the same commands as ``python -m``, completion; nothing
+typed twice.
+"""
 
 import os
 import re
@@ -12,8 +14,8 @@ from simulate import __main__ as simulate
 from simulate import systems
 from theory import __main__ as theory
 from theory import __version__
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.runtime import commands
 from verify.__main__ import main as verify
 
@@ -28,7 +30,9 @@ def solvable(*words, **environment):
         capture_output=True,
         text=True,
         cwd="/",
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"} | environment,
+        env=os.environ
+        | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+        | environment,
     )
 
 
@@ -51,7 +55,9 @@ def complete(line, file, forked):
 
 
 def test_every_command_is_a_verb():
-    """A module with a command has a first line from which the listing is made, and the reverse."""
+    """A module with a command has a first line from which the listing is made, and the
+    reverse.
+    """
     there = set()
     for wing in ("theory", "simulate", "verify", "papers"):
         for file in (ROOT / wing).rglob("*.py"):
@@ -60,7 +66,9 @@ def test_every_command_is_a_verb():
                 there.add(name.removesuffix(".__main__"))
     models = {f"simulate.{m}" for m in registry.MODELS}  # the same as `simulate MODEL`
     assert set(commands.verbs()) == there - models
-    assert {"theory.onset", "simulate.sweep", "verify.gradients", "papers"} <= set(commands.verbs())
+    assert {"theory.onset", "simulate.sweep", "verify.gradients", "papers"} <= set(
+        commands.verbs()
+    )
 
 
 def test_one_screen(capsys):
@@ -85,7 +93,9 @@ def test_it_answers_at_once():
         "import sys\nfrom theory.runtime import commands\nsys.argv[1:] = []\ncommands.main()\n"
         "print({'torch', 'scipy', 'numba', 'theory.onset', 'simulate'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
+    )
     assert done.stdout.endswith("\nset()\n"), done.stderr + done.stdout[-100:]
 
 
@@ -113,7 +123,10 @@ def test_verbs(words, verb, others):
     ("words", "message"),
     [
         ("onsett", "onsett: must be a verb; did you mean 'onset'?"),
-        ("benchmark", "benchmark: must be a verb; theory.benchmark or simulate.benchmark"),
+        (
+            "benchmark",
+            "benchmark: must be a verb; theory.benchmark or simulate.benchmark",
+        ),
         ("state_tracking", "solvable onset state_tracking"),
         ("associative_memory.k_hop", "solvable onset associative_memory.k_hop"),
         ("train", "train: must be a verb; type solvable simulate"),
@@ -164,7 +177,7 @@ def test_a_folder_named_theory_is_no_obstacle(tmp_path):
     [
         ("solvable ons", ["onset"], "papers"),
         ("solvable theory.", ["theory.onset", "theory.latex"], "onset"),
-        ("solvable onset ind", ["induction_heads", ], "state_tracking"),
+        ("solvable onset ind", ["induction_heads"], "state_tracking"),
         ("solvable verify gr", ["gradients"], "laws"),
         ("solvable onset induction_heads --pre", ["--preset"], "--set"),
         ("solvable onset induction_heads --preset ", ["emergence"], "table_1"),
@@ -186,17 +199,30 @@ def test_code_for_the_shell(shell, capsys):
 
 
 def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
-    """Of theory the models, of verify the checks, of simulate the students; nothing is trained."""
+    """Of theory the models, of verify the checks, of simulate the students; nothing is
+    trained.
+    """
     assert theory.main([]) == 0
     shown = capsys.readouterr().out
-    assert all(re.search(rf"^{re.escape(m)} ", shown, re.MULTILINE) for m in registry.TABLE)
+    assert all(
+        re.search(rf"^{re.escape(m)} ", shown, re.MULTILINE) for m in registry.TABLE
+    )
     assert len(shown.splitlines()) <= 2 * len(registry.TABLE) + 4
     assert verify([]) == 0
     shown = capsys.readouterr().out
-    assert all(f"\nverify.{c} " in shown for c in registry.COMMANDS) and "theory.onset" not in shown
+    assert (
+        all(f"\nverify.{c} " in shown for c in registry.COMMANDS)
+        and "theory.onset" not in shown
+    )
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):
         verify(["gradiens"])
-    monkeypatch.setattr("simulate.training.plan.plan.System.train", lambda *_, **__: pytest.fail("trains"))
+    monkeypatch.setattr(
+        "simulate.training.plan.plan.System.train",
+        lambda *_, **__: pytest.fail("trains"),
+    )
     assert simulate.main([]) == 0
     shown = capsys.readouterr().out
-    assert all(s.rpartition(".")[2] in shown for s in systems.every()) and "--seeds" in shown
+    assert (
+        all(s.rpartition(".")[2] in shown for s in systems.every())
+        and "--seeds" in shown
+    )

@@ -1,5 +1,5 @@
-"""Statements of Forner et al. beside their equations: steps to derivatives, rollouts below steps,
-no perfect probabilities.
+"""Statements of Forner et al. beside their equations: steps to derivatives, rollouts
+below steps, no perfect probabilities.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ EQ = Later(st.equations)
 
 
 def test_difference_quotients_converge_uniformly():
-    """Sec. 4.3: steps of the closed updates against the flow; the largest gap on [0, 6], of states
-    and of difference quotients, halves with the step.
+    """Sec. 4.3: steps of the closed updates against the flow; the largest gap on [0,
+    6], of states and of difference quotients, halves with the step.
     """
     p = st.Parameters.demo()
     flow = st.flow()
     state = list(flow.state)
     v = p.values()
     numbers = {
-        s: v[s.name] for q in flow.expanded.values() for s in q.free_symbols if s not in state
+        s: v[s.name]
+        for q in flow.expanded.values()
+        for s in q.free_symbols
+        if s not in state
     }
     rates = sp.lambdify(state, [q.subs(numbers) for q in flow.expanded.values()])
     gaps = []
@@ -40,7 +43,9 @@ def test_difference_quotients_converge_uniformly():
         solved = np.stack([exact[q.name].values for q in state], 1)
         slopes = np.array([rates(*y) for y in solved], float)
         quotients = np.diff(path, axis=0) / step
-        gaps.append([np.abs(path - solved).max(), np.abs(quotients - slopes[:-1]).max()])
+        gaps.append(
+            [np.abs(path - solved).max(), np.abs(quotients - slopes[:-1]).max()]
+        )
     first, second = (np.divide(*gaps[k : k + 2]) for k in (0, 1))
     # The next order in the step is what is left.
     np.testing.assert_allclose(first, 2, atol=0.1)
@@ -49,8 +54,8 @@ def test_difference_quotients_converge_uniformly():
 
 
 def test_rollouts_grow_slower_than_steps():
-    """App. I: (87) less 1/N is (N-1)/N r^L, the accuracy less 1/N is (N-1)/N r, with one r between
-    0 and 1.
+    """App. I: (87) less 1/N is (N-1)/N r^L, the accuracy less 1/N is (N-1)/N r, with
+    one r between 0 and 1.
     """
     r = sp.Symbol("r", positive=True)
     of_r = {accuracy: (1 + (N - 1) * r) / N}
@@ -63,7 +68,8 @@ def test_rollouts_grow_slower_than_steps():
 
 
 def test_gaussian_logits_are_never_perfect():
-    """App. I: the integral (91) stays below 1 for any margin in standard deviations, and tends to
+    """App. I: the integral (91) stays below 1 for any margin in standard deviations,
+    and tends to
     1.
     """
     integrand = EQ["accuracy"].rhs.function.replace(
@@ -71,7 +77,9 @@ def test_gaussian_logits_are_never_perfect():
     )
     margin_of = sp.lambdify(
         (rollout.u, rollout.mu_k),
-        integrand.subs({rollout.mu_kbar: 0, rollout.sigma_k: 1, rollout.sigma_kbar: 1, N: 16}),
+        integrand.subs(
+            {rollout.mu_kbar: 0, rollout.sigma_k: 1, rollout.sigma_kbar: 1, N: 16}
+        ),
         "scipy",
     )
     points = np.linspace(-12, 12, 4001)
@@ -82,6 +90,7 @@ def test_gaussian_logits_are_never_perfect():
         assert st.gaussian_accuracy(margin, 1.0, 1.0, 16) == pytest.approx(
             found, abs=1e-12
         )  # both beyond rounding of the sum
-        # Union bound over the 15 others, each wrong with probability Phi(-margin/sqrt 2).
+        # Union bound over the 15 others, each wrong with probability Phi(-margin/sqrt
+        # 2).
         assert 0 < missing[-1] < 15 * float(sp.erfc(margin / 2).evalf()) / 2
     assert missing[0] > 5 * missing[1] > 25 * missing[2]

@@ -1,8 +1,9 @@
-"""Broken foreign packages and unusual environments: the broken part is named in one line, and
-everything else works.
+"""Broken foreign packages and unusual environments: the broken part is named in one
+line, and everything else works.
 
-Could see: one package that takes every command with it, that passes for another model, or that gets
-its own words into an answer; a command that ends in a traceback where it cannot print or draw.
+Could see: one package that takes every command with it, that passes for another model,
+or that gets its own words into an answer; a command that ends in a traceback where it
+cannot print or draw.
 """
 
 import contextlib
@@ -20,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from theory import __main__ as listing
-from theory.models import plugins, registry
 from theory.call.parameters import ParameterError
+from theory.models import plugins, registry
 
 ROOT = Path(__file__).parents[2]
 HEAD = "from theory.models.registry import Model\n"
@@ -36,14 +37,32 @@ BROKEN = {  # the module that an entry point names, and what is said of it
     "word": ("MODEL = 'model'", "not a Model with a package"),
     "empty": ("MODEL = []", "not a Model with a package"),
     "mixture": (SOUND + "\nMODEL = [MODEL, 3]", "not a Model with a package"),
-    "homeless": (HEAD + 'MODEL = Model("{0}", "A model", "{0}")', "not a Model with a package"),
+    "homeless": (
+        HEAD + 'MODEL = Model("{0}", "A model", "{0}")',
+        "not a Model with a package",
+    ),
     "numbered": (HEAD + 'MODEL = Model(7, "A model", "{0}", "{0}")', "must be a word"),
-    "spelling": (HEAD + 'MODEL = Model("a b", "A model", "{0}", "{0}")', "must be one word"),
-    "taken": (HEAD + 'MODEL = Model("state_tracking", "Mine", "{0}", "{0}")', "is taken"),
-    "paper": (HEAD + 'MODEL = Model("{0}", "Mine", "forner2026", "{0}")', "forner2026 is taken"),
+    "spelling": (
+        HEAD + 'MODEL = Model("a b", "A model", "{0}", "{0}")',
+        "must be one word",
+    ),
+    "taken": (
+        HEAD + 'MODEL = Model("state_tracking", "Mine", "{0}", "{0}")',
+        "is taken",
+    ),
+    "paper": (
+        HEAD + 'MODEL = Model("{0}", "Mine", "forner2026", "{0}")',
+        "forner2026 is taken",
+    ),
     "twice": (SOUND + "\nMODEL = [MODEL, MODEL]", "is taken"),
-    "second": (HEAD + 'MODEL = Model("sound", "Mine", "{0}", "{0}")', "the name sound is taken"),
-    "orphan": (HEAD + 'MODEL = Model("k_hop.{0}", "Mine", "{0}", "{0}")', "offers no family k_hop"),
+    "second": (
+        HEAD + 'MODEL = Model("sound", "Mine", "{0}", "{0}")',
+        "the name sound is taken",
+    ),
+    "orphan": (
+        HEAD + 'MODEL = Model("k_hop.{0}", "Mine", "{0}", "{0}")',
+        "offers no family k_hop",
+    ),
     "roomless": (SOUND, "has no roomless.theory"),
 }
 THEORY = """
@@ -97,9 +116,13 @@ def installed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_package_is_named_and_the_others_are_served(fault, tmp_path, installed):
+def test_a_broken_package_is_named_and_the_others_are_served(
+    fault, tmp_path, installed
+):
     module, said = BROKEN[fault]
-    name = fault if fault != "second" else "zecond"  # read behind the one it is called like
+    name = (
+        fault if fault != "second" else "zecond"
+    )  # read behind the one it is called like
     package(tmp_path, name, module)
     package(tmp_path, "sound", "print('hello')\n" + SOUND, theory=THEORY)
     if fault == "roomless":
@@ -117,7 +140,9 @@ def test_a_broken_package_is_named_and_the_others_are_served(fault, tmp_path, in
 def test_a_list_of_entry_points_that_cannot_be_read(tmp_path, installed):
     package(tmp_path, "sound", SOUND, theory="")
     package(tmp_path, "odd", SOUND, theory="")
-    (tmp_path / "odd-1.dist-info" / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nodd\n")
+    (tmp_path / "odd-1.dist-info" / "entry_points.txt").write_text(
+        f"[{plugins.GROUP}]\nodd\n"
+    )
     new, lines = installed()
     assert list(new) == ["sound"] and len(lines) == 1 and "odd" in lines[0]
 
@@ -138,11 +163,16 @@ def test_a_broken_room_is_one_line(fault, tmp_path, installed, monkeypatch, caps
         "\n" not in str(w.message) for w in caught
     )
     if fault != "underivable":
-        with pytest.raises(ParameterError, match=r"^broken: broken.theory (does not load|lacks)"):
+        with pytest.raises(
+            ParameterError, match=r"^broken: broken.theory (does not load|lacks)"
+        ):
             listing.main(["broken"])
     with pytest.warns(UserWarning, match="verify of model broken left out: .*Zero"):
         assert registry.offering("gradients") == [own.name]
-    for wing, room in (("simulate", "lacks SYSTEMS"), ("papers", "has no broken.papers")):
+    for wing, room in (
+        ("simulate", "lacks SYSTEMS"),
+        ("papers", "has no broken.papers"),
+    ):
         with pytest.raises(ParameterError, match=room):
             model.wing(wing)
     with pytest.raises(ParameterError, match="broken: has no broken.papers"):
@@ -150,14 +180,26 @@ def test_a_broken_room_is_one_line(fault, tmp_path, installed, monkeypatch, caps
 
 
 def test_a_flat_package_is_a_family(tmp_path, installed):
-    """Wings as modules, commands beside them for all systems, the theory of a system under its
-    name; what lacks is one line.
+    """Wings as modules, commands beside them for all systems, the theory of a system
+    under its name; what lacks is one line.
     """
-    two = HEAD + 'MODEL = [Model(n, "A model", "flat", "flat") for n in ("flat", "flat.one")]'
+    two = (
+        HEAD
+        + 'MODEL = [Model(n, "A model", "flat", "flat") for n in ("flat", "flat.one")]'
+    )
     package(tmp_path, "flat", two)
-    for name, text in {"theory": THEORY, "one": THEORY, "laws": "report = print"}.items():
+    for name, text in {
+        "theory": THEORY,
+        "one": THEORY,
+        "laws": "report = print",
+    }.items():
         (tmp_path / "flat" / f"{name}.py").write_text(textwrap.dedent(text))
-    for left in ("verify", "verify/one", "theory", "simulate"):  # folders of an older version
+    for left in (
+        "verify",
+        "verify/one",
+        "theory",
+        "simulate",
+    ):  # folders of an older version
         (tmp_path / "flat" / left).mkdir()
     new, lines = installed()
     family, one = new["flat"], new["flat.one"]
@@ -168,12 +210,17 @@ def test_a_flat_package_is_a_family(tmp_path, installed):
     assert one.wing("theory").__name__ == "flat.one"
     for call, said in (
         (lambda: one.wing("theory", "onset"), "flat.one: flat.theory lacks onset"),
-        (lambda: one.wing("verify", "gradients"), "flat.one: has no flat.one.gradients"),
+        (
+            lambda: one.wing("verify", "gradients"),
+            "flat.one: has no flat.one.gradients",
+        ),
         (family.ledger, "flat: has no flat.papers"),
     ):
         with pytest.raises(ParameterError, match=f"^{said}"):
             call()
-    (tmp_path / "flat" / "theory.py").write_text("Parameters = onset = equations = sections = 0")
+    (tmp_path / "flat" / "theory.py").write_text(
+        "Parameters = onset = equations = sections = 0"
+    )
     importlib.invalidate_caches()
     del sys.modules["flat.theory"]
     assert one.wing("theory", "onset").onset == 0
@@ -191,17 +238,23 @@ def command(words, environment=(), after=""):
 
 
 def test_a_command_beside_all_broken_packages(tmp_path):
-    """Its answer on stdout, one line for each on stderr, its exit code; Greek letters are escaped
-    where the encoding lacks them.
+    """Its answer on stdout, one line for each on stderr, its exit code; Greek letters
+    are escaped where the encoding lacks them.
     """
     for fault, (module, _) in BROKEN.items():
         package(tmp_path, fault, "print('hello')\n" + module)
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = command("theory linear_attention", {"PYTHONPATH": path, "PYTHONIOENCODING": "ascii"})
+    path = os.pathsep.join(
+        [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    done = command(
+        "theory linear_attention", {"PYTHONPATH": path, "PYTHONIOENCODING": "ascii"}
+    )
     assert done.returncode == 0 and b"\\u" in done.stdout and done.stdout.isascii()
     assert b"hello" not in done.stdout
     lines = [line for line in done.stderr.decode().splitlines() if line != "hello"]
-    assert len(lines) == len(BROKEN) and all(line.startswith("warning: ") for line in lines)
+    assert len(lines) == len(BROKEN) and all(
+        line.startswith("warning: ") for line in lines
+    )
     assert all(any(fault in line for line in lines) for fault in BROKEN)
 
 
@@ -213,7 +266,10 @@ def test_a_stdout_that_takes_nothing(forked):
         runpy.run_module("theory.onset", run_name="__main__", alter_sys=True)
 
     closed, found = command("theory.onset", after=">&-"), forked(full)
-    assert closed.returncode == found.returncode == 2 and not closed.stdout + found.stdout.encode()
+    assert (
+        closed.returncode == found.returncode == 2
+        and not closed.stdout + found.stdout.encode()
+    )
     for said in (closed.stderr.decode(), found.stderr):
         assert said.startswith("error: ") and said.count("\n") == 1
 
@@ -223,7 +279,8 @@ def test_a_closed_stderr_leaves_stdout_alone():
     assert done.returncode == 0 and json.loads(done.stdout)["alpha_half"] is None
 
 
-# One place reads the name, when matplotlib is imported, and one when a figure is first made.
+# One place reads the name, when matplotlib is imported, and one when a figure is first
+# made.
 @pytest.mark.parametrize(
     ("words", "backend"),
     [

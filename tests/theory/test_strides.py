@@ -7,7 +7,12 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.dressed import Dressed
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
-from theory.state_tracking.single_students.integrate import Strides, half_times, solve, sums
+from theory.state_tracking.single_students.integrate import (
+    Strides,
+    half_times,
+    solve,
+    sums,
+)
 from theory.state_tracking.single_students.realisation import Realisation, Start
 
 
@@ -22,7 +27,9 @@ class Plain:
         return self.rate(*self.state)
 
 
-@pytest.mark.parametrize("nodes", [[0.0], [5, 0], [3, 0, -1, -7], [40, 0, -11, -13, -14]], ids=str)
+@pytest.mark.parametrize(
+    "nodes", [[0.0], [5, 0], [3, 0, -1, -7], [40, 0, -11, -13, -14]], ids=str
+)
 def test_sums_are_exact_for_polynomials(nodes):
     """Whatever nodes and length: all powers below the number of nodes, and none beyond."""
     nodes = np.array(nodes, float)
@@ -37,7 +44,9 @@ def test_sums_are_exact_for_polynomials(nodes):
 
 
 def test_the_error_is_of_the_worst_member():
-    """Of two seeds with three numbers each, and arrays of two shapes: neither hides the other."""
+    """Of two seeds with three numbers each, and arrays of two shapes: neither hides the
+    other.
+    """
     rng = np.random.default_rng(0)
     state, size = [rng.normal(size=(2, 3)), rng.normal(size=(2, 2, 2))], [1e3, 1.0]
     rates = [[x * rng.normal(size=x.shape) for x in state] for _ in range(3)]
@@ -58,7 +67,9 @@ def test_the_error_is_of_the_worst_member():
 
 
 def test_large_steps_are_descent_itself():
-    """Where each epoch changes much, strides have one epoch, and nothing is left but rounding."""
+    """Where each epoch changes much, strides have one epoch, and nothing is left but
+    rounding.
+    """
     system = Plain(lambda x: [-1.7 * x * (1 - 0.1 * x)], np.array([[0.4], [0.2]]))
     path, x = Strides(system), system.state[0]
     for epoch in range(1, 41):
@@ -73,7 +84,9 @@ def test_error_falls_with_the_tolerance():
     """A hundredth of the tolerance: at most a tenth of the error."""
     left = []
     for tolerance in (1e-3, 1e-5):
-        path = Strides(Plain(lambda x: [0.03 * x * (1 - x)], np.array([[1e-3]])), tolerance)
+        path = Strides(
+            Plain(lambda x: [0.03 * x * (1 - x)], np.array([[1e-3]])), tolerance
+        )
         while path.epoch + path.length < 300:
             path.advance()
         x = 1e-3
@@ -98,8 +111,8 @@ P = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=256, eta=0.7)
 
 @pytest.mark.parametrize("kind", ["dressed", "cavity", "disorder"])
 def test_times_are_those_of_single_epochs(kind):
-    """Time of A = 1/2 and curves against descent epoch by epoch: times to 2e-5, within what
-    `TOLERANCE` claims, with a fifth of the calls.
+    """Time of A = 1/2 and curves against descent epoch by epoch: times to 2e-5, within
+    what `TOLERANCE` claims, with a fifth of the calls.
     """
     start = Start.drawn(P, 1, np.random.default_rng(4))
     given = Realisation.drawn(P, start, np.random.default_rng(5))
@@ -112,13 +125,17 @@ def test_times_are_those_of_single_epochs(kind):
     for _ in range(700):
         at = system.attention.forward(*system.state[:2])
         A.append(float(np.einsum("bii->", at)) / P.L)
-        system.state = [x + f for x, f in zip(system.state, system.rates(), strict=True)]
+        system.state = [
+            x + f for x, f in zip(system.state, system.rates(), strict=True)
+        ]
     k = int((np.array(A) >= 0.5).argmax())
     assert k > 50
     time = P.alpha(k - 1 + (0.5 - A[k - 1]) / (A[k] - A[k - 1]))
     assert half_times(make(), 699)[0] == pytest.approx(time, rel=2e-5)
     curve = solve(make(), range(0, 700, 13))
-    np.testing.assert_allclose(curve.A[0], A[::13], atol=2e-4)  # A moves by 10 of itself at most
+    np.testing.assert_allclose(
+        curve.A[0], A[::13], atol=2e-4
+    )  # A moves by 10 of itself at most
     one = make()
     path = Strides(one)
     calls, rates = [0], one.rates
@@ -131,5 +148,3 @@ def test_times_are_those_of_single_epochs(kind):
     while path.epoch + path.length < 699:
         path.advance()
     assert calls[0] < 140
-
-

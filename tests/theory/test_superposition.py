@@ -1,5 +1,5 @@
-"""Superposition: exact moments in two dimensions by integration, formulas on independent roads,
-Zipf sums.
+"""Superposition: exact moments in two dimensions by integration, formulas on
+independent roads, Zipf sums.
 """
 
 from __future__ import annotations
@@ -13,20 +13,26 @@ import sympy as sp
 from later import Later
 
 from theory.associative_memory import superposition
-from theory.associative_memory.superposition import gaussian_recall, marginal_cdf, sphere_recall
+from theory.associative_memory.superposition import (
+    gaussian_recall,
+    marginal_cdf,
+    sphere_recall,
+)
 from theory.call.parameters import ParameterError
 
 EQ = Later(superposition.equations)
 
 
-@pytest.mark.parametrize(("answers", "asked"), [((0, 1, 2), 0), ((0, 0, 1), 0), ((0, 1, 1), 0)])
+@pytest.mark.parametrize(
+    ("answers", "asked"), [((0, 1, 2), 0), ((0, 0, 1), 0), ((0, 1, 1), 0)]
+)
 def test_moments_in_the_plane(answers, asked):
-    """Three keys in d = 2: averages over all angles (trigonometric polynomials, summed exactly)
-    against the formulas.
+    """Three keys in d = 2: averages over all angles (trigonometric polynomials, summed
+    exactly) against the formulas.
     """
     weights = [sp.Rational(1), sp.Rational(2), sp.Rational(1, 2)]
-    # Mean of cos^2 over a uniform angle, and of products of cosines of angle differences: 5 angles
-    # suffice for degree 4.
+    # Mean of cos^2 over a uniform angle, and of products of cosines of angle
+    # differences: 5 angles suffice for degree 4.
     grid = [2 * sp.pi * q / 5 for q in range(5)]
     cosines = [[sp.cos(a - b) for b in grid] for a in grid]
     numeric = np.array(cosines, dtype=float)
@@ -37,17 +43,29 @@ def test_moments_in_the_plane(answers, asked):
             for k in scores:
                 scores[k].append(
                     sum(
-                        float(w) * numeric[outs[k], outs[f]] * numeric[keys[asked], keys[x]]
+                        float(w)
+                        * numeric[outs[k], outs[f]]
+                        * numeric[keys[asked], keys[x]]
                         for x, (w, f) in enumerate(zip(weights, answers, strict=True))
                     )
                 )
     q = np.array(weights, dtype=float)
     sums = {k: float((q[np.array(answers) == k] ** 2).sum()) for k in (0, 1)}
-    at = {"d": 2, "q_x": q[asked], "Q_all": float((q**2).sum()), "Q_y": sums[0], "Q_k": sums[1]}
+    at = {
+        "d": 2,
+        "q_x": q[asked],
+        "Q_all": float((q**2).sum()),
+        "Q_y": sums[0],
+        "Q_k": sums[1],
+    }
     assert np.mean(scores[0]) == pytest.approx(q[asked], abs=1e-12)
     assert np.mean(scores[1]) == pytest.approx(0, abs=1e-12)
-    assert np.var(scores[0]) == pytest.approx(EQ["score_variance_right"].evaluate(at), rel=1e-12)
-    assert np.var(scores[1]) == pytest.approx(EQ["score_variance_wrong"].evaluate(at), rel=1e-12)
+    assert np.var(scores[0]) == pytest.approx(
+        EQ["score_variance_right"].evaluate(at), rel=1e-12
+    )
+    assert np.var(scores[1]) == pytest.approx(
+        EQ["score_variance_wrong"].evaluate(at), rel=1e-12
+    )
 
 
 def test_squared_cosine():
@@ -57,7 +75,9 @@ def test_squared_cosine():
     assert sp.integrate(s**2 * density, (s, -1, 1)) / sp.integrate(
         density, (s, -1, 1)
     ) == sp.Rational(1, 5)
-    assert superposition.squared_cosine() == 1 / sp.Symbol("d", integer=True, positive=True)
+    assert superposition.squared_cosine() == 1 / sp.Symbol(
+        "d", integer=True, positive=True
+    )
 
 
 def test_parts_of_the_sphere_formula():
@@ -73,25 +93,34 @@ def test_parts_of_the_sphere_formula():
 
 
 def test_formulas_on_other_roads():
-    """The Gaussian integral by adaptive quadrature at 16 digits; the sphere integral with twice the
-    nodes.
+    """The Gaussian integral by adaptive quadrature at 16 digits; the sphere integral
+    with twice the nodes.
     """
     N, d = 64, 32
     with mpmath.workdps(16):
-        s0, s1 = mpmath.sqrt(N - 1) / d, mpmath.sqrt(mpmath.mpf(N - 2) / d**2 + mpmath.mpf(2) / d)
+        s0, s1 = (
+            mpmath.sqrt(N - 1) / d,
+            mpmath.sqrt(mpmath.mpf(N - 2) / d**2 + mpmath.mpf(2) / d),
+        )
         gauss = mpmath.quad(
             lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1),
             mpmath.linspace(-9, 9, 4),
         )
-    assert gaussian_recall(N, d) == pytest.approx(float(gauss), abs=1e-12)  # stated accuracy
-    assert sphere_recall(N, d, 200) == pytest.approx(sphere_recall(N, d, 400), abs=1e-10)
+    assert gaussian_recall(N, d) == pytest.approx(
+        float(gauss), abs=1e-12
+    )  # stated accuracy
+    assert sphere_recall(N, d, 200) == pytest.approx(
+        sphere_recall(N, d, 400), abs=1e-10
+    )
 
 
 def test_marginal_cdf():
     """d = 3 is uniform; odd symmetry; ends."""
     x = np.linspace(-1, 1, 9)
     np.testing.assert_allclose(marginal_cdf(x, 3), (1 + x) / 2, atol=1e-14)
-    np.testing.assert_allclose(marginal_cdf(x, 32) + marginal_cdf(-x, 32), 1, atol=1e-14)
+    np.testing.assert_allclose(
+        marginal_cdf(x, 32) + marginal_cdf(-x, 32), 1, atol=1e-14
+    )
 
 
 TABLE = [

@@ -1,5 +1,5 @@
-"""Calling convention of all numbers: Parameters, and arrays of fields by keyword; derived
-quantities never become stale.
+"""Calling convention of all numbers: Parameters, and arrays of fields by keyword;
+derived quantities never become stale.
 """
 
 import importlib
@@ -13,14 +13,18 @@ import xarray as xr
 
 from theory.associative_memory import factual_recall
 from theory.call.parameters import ParameterError
-from theory.positional_semantic import State
 from theory.models.registry import OWN, find
+from theory.positional_semantic import State
 
 SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy", "without_order"}
-OF_OTHERS |= {"gaussian_recall", "marginal_cdf", "sphere_recall"}  # of N and d as numbers
+OF_OTHERS |= {
+    "gaussian_recall",
+    "marginal_cdf",
+    "sphere_recall",
+}  # of N and d as numbers
 SMALL = {
     "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
@@ -96,9 +100,9 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
-DECAYING = ("late_overlap", )
+DECAYING = ("late_overlap",)
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
-    ("induction_heads", "emergence_times"): {"trained": "three"},
+    ("induction_heads", "emergence_times"): {"trained": "three"}
 }
 # Long ones, whose loop over fields is that of others of the same system that stay.
 LONG = {
@@ -110,7 +114,10 @@ LONG = {
 }
 ALL = [
     pytest.param(
-        system, name, id=f"{system}.{name}", marks=[pytest.mark.slow] * ((system, name) in LONG)
+        system,
+        name,
+        id=f"{system}.{name}",
+        marks=[pytest.mark.slow] * ((system, name) in LONG),
     )
     for system, cases in CASES.items()
     for name in cases
@@ -160,12 +167,16 @@ def equal(swept, k, field, alone):
 
 
 def test_every_numeric_function_is_here():
-    """Of every model and system: what takes no Parameters first is symbolic, or named above."""
+    """Of every model and system: what takes no Parameters first is symbolic, or named
+    above.
+    """
     assert set(CASES) == set(SYSTEMS)
     for system in SYSTEMS:
         package = find(system).wing("theory")
         public = {n for n in package.__all__ if inspect.isfunction(getattr(package, n))}
-        assert public - SYMBOLIC - OF_OTHERS == {n for n in CASES[system] if "." not in n}, system
+        assert public - SYMBOLIC - OF_OTHERS == {
+            n for n in CASES[system] if "." not in n
+        }, system
 
 
 @pytest.mark.parametrize("system, name", ALL)
@@ -175,11 +186,15 @@ def test_a_sweep_is_the_loop(system, name):
     p, function = small(system, name), of(system, name)
     swept = function(p, **arguments, **{field: values})
     for k, value in enumerate(values):
-        equal(swept, k, field, plain(function(p.replace(**{field: value}), **arguments)))
+        equal(
+            swept, k, field, plain(function(p.replace(**{field: value}), **arguments))
+        )
 
 
 def other(p, field):
-    """The same parameters with another value of one numeric field; None where there is none."""
+    """The same parameters with another value of one numeric field; None where there is
+    none.
+    """
     value = getattr(p, field)
     for changed in (value * 2, value / 2, value + 2):
         if isinstance(value, int):
@@ -194,7 +209,9 @@ def other(p, field):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_follows_from_a_field_follows_its_new_value(system):
-    """Values with one field changed are those of Parameters with it changed; the old are kept."""
+    """Values with one field changed are those of Parameters with it changed; the old
+    are kept.
+    """
     p = small(system)
     kept, moved = dict(p.values().items()), set()
     for field in (f for f, v in p.as_dict().items() if type(v) in (int, float)):
@@ -226,7 +243,9 @@ def test_what_follows_from_a_field_follows_its_new_value(system):
 def test_values_are_one_object(unpack):
     """No road makes a dictionary in which c_omega of one L stands beside another."""
     values = small("state_tracking").values()
-    with pytest.raises((ParameterError, TypeError, AttributeError, ValueError)) as error:
+    with pytest.raises(
+        (ParameterError, TypeError, AttributeError, ValueError)
+    ) as error:
         unpack(values)
     if isinstance(error.value, ParameterError):
         assert str(error.value).endswith('take p.values() | {"name": value}')
@@ -245,11 +264,15 @@ def test_arrays_that_are_given_may_change_later():
 
 
 def test_numbers_given_by_their_symbols():
-    """As by their names, also to array code: what would not be computed again is refused."""
+    """As by their names, also to array code: what would not be computed again is
+    refused.
+    """
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
     onset, time = package.equations()["onset_A"], package.quadrature.emergence_time
     sigma2 = sp.Symbol("sigma2", positive=True)
-    with pytest.raises(ParameterError, match=r"^sigma2: c_omega would not be computed from it"):
+    with pytest.raises(
+        ParameterError, match=r"^sigma2: c_omega would not be computed from it"
+    ):
         onset.evaluate(p.values() | {sigma2: 1.0, "alpha": 1.0})
     (c_omega,) = (s for s in onset.rhs.free_symbols if s.name == "c_omega")
     both = p.values() | {sigma2: 1.0, c_omega: 0.3, "alpha": 1.0}
@@ -258,11 +281,15 @@ def test_numbers_given_by_their_symbols():
 
 
 def test_the_idiom_that_went_wrong():
-    """Times over L with the c_omega of one L fell where the truth rises: values follow L wherever
-    numbers enter.
+    """Times over L with the c_omega of one L fell where the truth rises: values follow
+    L wherever numbers enter.
     """
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
-    lengths, onset, flow = np.arange(3, 23), package.equations()["onset_A"], package.flow()
+    lengths, onset, flow = (
+        np.arange(3, 23),
+        package.equations()["onset_A"],
+        package.flow(),
+    )
     values = p.values() | {"L": lengths}
     for number, swept in (
         (
@@ -285,24 +312,30 @@ def test_the_idiom_that_went_wrong():
         np.testing.assert_array_equal(number, swept(p))
     with pytest.raises(ParameterError, match="^L = 0: must be"):
         onset.evaluate(p.values() | {"L": 0, "alpha": 1.0})
-    # Numbers that nothing follows from may be replaced, and what follows may be replaced itself.
+    # Numbers that nothing follows from may be replaced, and what follows may be
+    # replaced itself.
     free = p.values() | {"eta": np.array([0.1, 0.2])}
     np.testing.assert_array_equal(
         package.quadrature.emergence_time(free),
         package.quadrature.emergence_time(p, eta=[0.1, 0.2]),
     )
     changed = p.values() | {"c_omega": 0.3}
-    assert package.quadrature.emergence_time(changed) == package.quadrature.emergence_time(
-        p, c_omega=0.3
-    )
-    assert package.quadrature.emergence_time(changed) != package.quadrature.emergence_time(p)
+    assert package.quadrature.emergence_time(
+        changed
+    ) == package.quadrature.emergence_time(p, c_omega=0.3)
+    assert package.quadrature.emergence_time(
+        changed
+    ) != package.quadrature.emergence_time(p)
     p = package.Parameters(N=16, d_g=16, d_h=32, eta=0.5)
     rising = package.quadrature.emergence_time(p, L=np.arange(3, 23))
     alone = (
         package.quadrature.emergence_time(p.replace(L=3)),
         package.quadrature.emergence_time(p.replace(L=22)),
     )
-    assert rising[[0, -1]] == pytest.approx(alone, rel=1e-12) and rising[-1] > 5 * rising[0]
+    assert (
+        rising[[0, -1]] == pytest.approx(alone, rel=1e-12)
+        and rising[-1] > 5 * rising[0]
+    )
 
 
 def test_arrays_broadcast_and_errors_name_the_field():
@@ -313,7 +346,9 @@ def test_arrays_broadcast_and_errors_name_the_field():
     assert both[2, 1] == pytest.approx(
         package.quadrature.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12
     )
-    curves = package.trajectory(p, 0.5, at=[0, 0.5], L=[3, 8], eta=[[0.1], [0.2], [0.5]])
+    curves = package.trajectory(
+        p, 0.5, at=[0, 0.5], L=[3, 8], eta=[[0.1], [0.2], [0.5]]
+    )
     assert dict(curves.sizes) == {"eta": 3, "L": 2, "alpha": 2}
     assert curves.eta.values.tolist() == [0.1, 0.2, 0.5]
     law = package.equations()["onset_A"]
@@ -324,8 +359,14 @@ def test_arrays_broadcast_and_errors_name_the_field():
             lambda: package.quadrature.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]),
             "do not fit together",
         ),
-        (lambda: package.quadrature.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
-        (lambda: package.quadrature.emergence_time(p, c_omga=1.0), "did you mean 'c_omega'"),
+        (
+            lambda: package.quadrature.emergence_time(p, L=[3, -1]),
+            "L = -1: must be >= 1",
+        ),
+        (
+            lambda: package.quadrature.emergence_time(p, c_omga=1.0),
+            "did you mean 'c_omega'",
+        ),
         (lambda: package.c_omega(p, l=[3]), "l: unknown parameter"),
         (lambda: package.equations()["c_omega"].evaluate(p, alfa=1.0), "alfa: neither"),
     ):

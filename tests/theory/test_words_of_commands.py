@@ -27,7 +27,22 @@ SEEDS = {
     "0,2,1": [0, 2, 1],
     None: [0, 1],
 }
-NO_SEEDS = ["0", "-3", "5:5", "5:2", "-1:3", "1,1", "1,-2", "1:2:3", "1.5", "a", ",", "", ":", "3:"]
+NO_SEEDS = [
+    "0",
+    "-3",
+    "5:5",
+    "5:2",
+    "-1:3",
+    "1,1",
+    "1,-2",
+    "1:2:3",
+    "1.5",
+    "a",
+    ",",
+    "",
+    ":",
+    "3:",
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), SEEDS.items())
@@ -81,10 +96,13 @@ def test_choose():
     table = {"alpha": 1, "beta": 2}
     assert cli.choose("--what", "beta", table) == 2
     with pytest.raises(
-        ParameterError, match="^--what alpah: must be one of alpha, beta; did you mean 'alpha'\\?$"
+        ParameterError,
+        match="^--what alpah: must be one of alpha, beta; did you mean 'alpha'\\?$",
     ):
         cli.choose("--what", "alpah", table)
-    with pytest.raises(ParameterError, match="^--what zzz: must be one of alpha, beta$"):
+    with pytest.raises(
+        ParameterError, match="^--what zzz: must be one of alpha, beta$"
+    ):
         cli.choose("--what", "zzz", table)
 
 
@@ -103,7 +121,9 @@ def test_what_may_not_be_replaced_is_written_directly(tmp_path):
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    """Words are broken over lines; columns that do not fit even so are named; all with wide."""
+    """Words are broken over lines; columns that do not fit even so are named; all with
+    wide.
+    """
     monkeypatch.setenv("COLUMNS", "30")
     rows = [("a", "1.5", "a few words that are long", "2"), ("b", "2.5", "short", "3")]
     fitted = output.table(("x", "value", "meaning", "n"), rows, wide=False)
@@ -117,13 +137,18 @@ def test_a_table_fits_the_terminal(monkeypatch):
 
 
 def test_advice_is_followed_to_the_end():
-    """A parameter is advised where there is one, a flag where one is near, else nothing."""
+    """A parameter is advised where there is one, a flag where one is near, else
+    nothing.
+    """
     for words, advice in (
         (["--eta", "1"], "; parameters are set by --set eta=VALUE (see"),
         (["induction_heads", "--nonsense=1"], "unknown flag --nonsense (see"),
         (["--steps", "3"], "unknown flag --steps (see"),
         (["--quite"], "; did you mean --quiet? (see"),
-        (["--unti", "3"], "; did you mean --until? (see"),  # not the beginning of a flag
+        (
+            ["--unti", "3"],
+            "; did you mean --until? (see",
+        ),  # not the beginning of a flag
     ):
         with pytest.raises(ParameterError) as caught:
             onset.main(words)

@@ -1,8 +1,9 @@
-"""A simulated device: its tensors are stored on the CPU, but cannot be combined with CPU tensors,
-as on a GPU.
+"""A simulated device: its tensors are stored on the CPU, but cannot be combined with
+CPU tensors, as on a GPU.
 
-What would end in "Expected all tensors to be on the same device" on a GPU ends in an error here.
-Importing this registers the device with torch for good, so it is done in a process of its own.
+What would end in "Expected all tensors to be on the same device" on a GPU ends in an
+error here. Importing this registers the device with torch for good, so it is done in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
         [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)],
     )
     there = [x for x in tensors if isinstance(x, There)]
-    here = [x for x in tensors if not isinstance(x, There) and (x.ndim > 0 or name in STRICT)]
+    here = [
+        x
+        for x in tensors
+        if not isinstance(x, There) and (x.ndim > 0 or name in STRICT)
+    ]
     fine = name in MOVES or (name in INDEXING and isinstance(args[0], There))
     if there and here and not fine:
         raise RuntimeError(f"{name}: tensors both on the CPU and elsewhere")
@@ -82,8 +87,12 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
     found = func(*tree_map(inner, args), **tree_map(inner, kwargs))
     if name.endswith("_") and not name.startswith("__"):
         return args[0]
-    goes_there = torch.device(wanted).type == DEVICE.type if wanted is not None else bool(there)
-    return tree_map(lambda x: There(x) if goes_there and isinstance(x, torch.Tensor) else x, found)
+    goes_there = (
+        torch.device(wanted).type == DEVICE.type if wanted is not None else bool(there)
+    )
+    return tree_map(
+        lambda x: There(x) if goes_there and isinstance(x, torch.Tensor) else x, found
+    )
 
 
 class Elsewhere(TorchDispatchMode):

@@ -1,4 +1,6 @@
-"""Cavity equations on the ladder of the shipped ensembles, run once for all tests of a process."""
+"""Cavity equations on the ladder of the shipped ensembles, run once for all tests of a
+process.
+"""
 
 import functools
 

@@ -1,5 +1,6 @@
-"""Students that are made up: curves that rise, at times that depend on every parameter, option and
-seed that was asked for, so that rows of commands that train for hours are built in a second.
+"""Students that are made up: curves that rise, at times that depend on every parameter,
+option and seed that was asked for, so that rows of commands that train for hours are
+built in a second.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from theory.positional_semantic import Parameters as Sentences
 
 
 def drawn(*of):
-    """A number between 0 and 1 that depends on everything that it is given, up to last digits,
-    which are those of a library.
+    """A number between 0 and 1 that depends on everything that it is given, up to last
+    digits, which are those of a library.
     """
     short = re.sub(r"\d+\.\d{9,}", lambda x: repr(round(float(x[0]), 7)), repr(of))
     return zlib.crc32(short.encode()) / 2**32
 
 
 def asked(p, options):
-    """Everything but the seed; fields that came later only where they are not their default."""
+    """Everything but the seed; fields that came later only where they are not their
+    default.
+    """
     given = zip(dataclasses.fields(p), dataclasses.astuple(p), strict=True)
     return tuple(v for f, v in given if f.name in p.stored()), sorted(options.items())
 
@@ -41,7 +44,10 @@ def heads(p, seeds=(0,), keep_weights=False, **options):
     step = np.arange(0, p.steps + 1, p.eval_every)
 
     def curves(name, of=lambda x: x):
-        return (("seed", "t"), np.array([of(rising(step, known, name, s)) for s in seeds]))
+        return (
+            ("seed", "t"),
+            np.array([of(rising(step, known, name, s)) for s in seeds]),
+        )
 
     found = {name: curves(name) for name in ("alpha", "beta", "gamma")}
     found |= {name: curves(name, lambda x: 1 - x) for name in ("loss", "loss_three")}
@@ -52,7 +58,10 @@ def heads(p, seeds=(0,), keep_weights=False, **options):
     found["pseudo"] = (("seed", "t", "parameter"), pseudo * sign)
     if keep_weights:
         for name, w in Student(p.dimension).weights().items():
-            rngs = [np.random.default_rng(zlib.crc32(repr((known, s)).encode())) for s in seeds]
+            rngs = [
+                np.random.default_rng(zlib.crc32(repr((known, s)).encode()))
+                for s in seeds
+            ]
             values = np.array([g.normal(size=(len(step), *w.shape)) for g in rngs])
             found[name] = (("seed", "t", f"{name}_row", f"{name}_column"), values)
     at = {"seed": list(seeds), "parameter": list(NAMES), "step": ("t", step)}
@@ -63,21 +72,25 @@ def standard(p, seeds=(0,), **options):
     """Loss of the standard transformer over (seed, step)."""
     step = np.arange(0, p.steps + 1, p.eval_every)
     loss = [np.log(p.pairs) * (1 - rising(step, asked(p, options), s)) for s in seeds]
-    return xr.Dataset({"loss": (("seed", "step"), loss)}, {"seed": list(seeds), "step": step})
+    return xr.Dataset(
+        {"loss": (("seed", "step"), loss)}, {"seed": list(seeds), "step": step}
+    )
 
 
 def hops(p, seeds=(0,), **options):
     """Product of overlaps over (seed, step)."""
     step = np.arange(0, p.steps + 1, p.eval_every)
     product = [rising(step, asked(p, options), s) for s in seeds]
-    return xr.Dataset({"product": (("seed", "step"), product)}, {"seed": list(seeds), "step": step})
+    return xr.Dataset(
+        {"product": (("seed", "step"), product)}, {"seed": list(seeds), "step": step}
+    )
 
 
 def sentences(p, seeds, alpha=None, **options):
     """Ends of students of positional_semantic over (seed, alpha).
 
-    The gap of losses rises through zero in the middle of the given alphas; runs of Adam end in one
-    of the two minima, or elsewhere.
+    The gap of losses rises through zero in the middle of the given alphas; runs of Adam
+    end in one of the two minima, or elsewhere.
     """
     alphas = np.atleast_1d(p.alpha if alpha is None else alpha).astype(float)
     own = asked(p, options)
@@ -85,13 +98,31 @@ def sentences(p, seeds, alpha=None, **options):
     def loss(seed, a):
         start = p.start
         if p.optimizer == "adam":
-            start = ("positional", "semantic", "neither")[int(3 * drawn("end", own, seed, a))]
-        level = a if start == "positional" else alphas.mean() * (1 if start == "semantic" else 2)
-        shape = (p.omega, p.sigma, p.lam, p.target, p.d, p.rank, p.tied, p.value, p.correlation)
+            start = ("positional", "semantic", "neither")[
+                int(3 * drawn("end", own, seed, a))
+            ]
+        level = (
+            a
+            if start == "positional"
+            else alphas.mean() * (1 if start == "semantic" else 2)
+        )
+        shape = (
+            p.omega,
+            p.sigma,
+            p.lam,
+            p.target,
+            p.d,
+            p.rank,
+            p.tied,
+            p.value,
+            p.correlation,
+        )
         return 0.01 * level * (1 + 0.02 * drawn(shape, seed, a, start) + 1 / p.d)
 
     def value(name, seed, a):
-        return (1 + 0.1 * drawn(asked(p, options), name, seed, a) + 1 / p.d) * (1 + 0.3 * a)
+        return (1 + 0.1 * drawn(asked(p, options), name, seed, a) + 1 / p.d) * (
+            1 + 0.3 * a
+        )
 
     names = ("q", "m", "theta", "test_mse_half")
     found = {n: [[value(n, s, a) for a in alphas] for s in seeds] for n in names}

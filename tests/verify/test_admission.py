@@ -1,4 +1,6 @@
-"""Every shipped ensemble obeys the rules of admission; one that breaks a rule is refused."""
+"""Every shipped ensemble obeys the rules of admission; one that breaks a rule is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 import xarray as xr
 
 import verify
-from simulate.store import runs as store
 from simulate.state_tracking import train
+from simulate.store import runs as store
 from theory.call.parameters import ParameterError
 from theory.state_tracking import flow
 from verify.checks.admission import CODE, admitted, rules
@@ -27,7 +29,9 @@ def test_all_files_are_admitted():
     """Whatever comes with the code; every door to them asks."""
     assert len(FILES) >= 28
     for path in FILES:
-        assert not [rule for rule, obeyed in rules(store.read(path)).items() if not obeyed], path
+        assert not [
+            rule for rule, obeyed in rules(store.read(path)).items() if not obeyed
+        ], path
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +41,16 @@ def demo():
 
 
 def moved(name, times=1):
-    """How a step, or a multiple of it, changes A by the flow of a setting, and in which order."""
+    """How a step, or a multiple of it, changes A by the flow of a setting, and in which
+    order.
+    """
     p = SETTINGS[name].p.run_to(SETTINGS[name].alpha)
     system, end = flow(p.teachers), p.epochs * p.time_per_step
 
     def curve(step):
-        return system.solve(p, at=step * np.arange(round(end / step) + 1), until=1.01 * end).A
+        return system.solve(
+            p, at=step * np.arange(round(end / step) + 1), until=1.01 * end
+        ).A
 
     def descent(step):
         return system.descend(p, step, round(end / step)).A
@@ -51,7 +59,8 @@ def moved(name, times=1):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x not in COARSEST)) for x in SETTINGS]
+    "name",
+    [pytest.param(x, marks=[pytest.mark.slow] * (x not in COARSEST)) for x in SETTINGS],
 )
 def test_a_step_changes_little(name):
     """In first order, and A by less than half a percent."""
@@ -64,14 +73,20 @@ def test_larger_steps_would_be_seen():
 
 
 def test_a_student_with_half_the_step():
-    """At the step of a shipped setting and larger ones: what half of it changes is of order 1."""
+    """At the step of a shipped setting and larger ones: what half of it changes is of
+    order 1.
+    """
     shipped, etas = SETTINGS["draws_2048"].p, (2.0, 1.0, 0.5)
     assert shipped.eta == etas[-1]
 
     def student(eta):
         p = shipped.replace(eta=eta, n_test=16).run_to(2.75 / eta)  # soon after A = 1/2
         runs = train(p.replace(eval_every=p.epochs // 88), seeds=[0], progress=False)
-        return runs[["A", "R", "S"]].isel(seed=0, drop=True).assign_coords(alpha=eta * runs.alpha)
+        return (
+            runs[["A", "R", "S"]]
+            .isel(seed=0, drop=True)
+            .assign_coords(alpha=eta * runs.alpha)
+        )
 
     runs = {eta: student(eta) for eta in (*etas, etas[-1] / 2)}
     assert runs[0.5].A[0] < 0.2 and runs[0.5].A[-1] > 0.9
@@ -89,8 +104,14 @@ def hole(x):
 @pytest.mark.parametrize(
     ("words", "change"),
     [
-        ("a seed is there twice", lambda x: x.assign_coords(seed=np.maximum(x.seed, 1))),
-        ("command", lambda x: x.drop_attrs().assign_attrs(parameters=x.parameters, versions="")),
+        (
+            "a seed is there twice",
+            lambda x: x.assign_coords(seed=np.maximum(x.seed, 1)),
+        ),
+        (
+            "command",
+            lambda x: x.drop_attrs().assign_attrs(parameters=x.parameters, versions=""),
+        ),
         (
             "the code that",
             lambda x: x.drop_attrs().assign_attrs(

@@ -1,4 +1,6 @@
-"""All weights against the network: its own flow, its descent, and faults that must be seen."""
+"""All weights against the network: its own flow, its descent, and faults that must be
+seen.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def notices(name):
         else ("strict",)
     )
     with one_thread():
-        return not all(c.within for c in all_weights_equations.row_by_row(faulty, masks))
+        return not all(
+            c.within for c in all_weights_equations.row_by_row(faulty, masks)
+        )
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -56,17 +60,25 @@ def test_fault_is_seen(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in QUICK and "attention" not in n])
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in QUICK and "attention" not in n]
+)
 def test_fault_is_seen_in_every_equation(name):
-    """Attention of the first layer enters the others by its derivation: see the next test."""
+    """Attention of the first layer enters the others by its derivation: see the next
+    test.
+    """
     assert notices(name)
 
 
 def test_attention_of_the_first_layer():
-    """Rows of the equations sum to one, both masks, with the right number of each kind of
-    column, and each is the network's entry at the row and column of its left-hand side.
+    """Rows of the equations sum to one, both masks, with the right number of each kind
+    of column, and each is the network's entry at the row and column of its left-hand
+    side.
     """
-    eq, theta = (table(), dict(zip(running.NAMES, all_weights_equations.point(5), strict=True)))
+    eq, theta = (
+        table(),
+        dict(zip(running.NAMES, all_weights_equations.point(5), strict=True)),
+    )
     values = {**theta, "N": 6, "k": 4, "q": 2, "l": 3}
     for end, own in (("", 0), ("_inclusive", 1)):
 
@@ -83,23 +95,29 @@ def test_attention_of_the_first_layer():
             + others * weight("label_other")
         )
         assert rows == pytest.approx(1, rel=1e-14)
-        assert (1 + own) * weight("query_item") + 11 * weight("query_other") == pytest.approx(
-            1, rel=1e-14
-        )
+        assert (1 + own) * weight("query_item") + 11 * weight(
+            "query_other"
+        ) == pytest.approx(1, rel=1e-14)
         size, at = 6, {"k": 4, "q": 2, "l": 3, "N": 6}
         mask = "inclusive" if own else "strict"
         p = Parameters(N=size, D=12, data="orthonormal", query="last", mask=mask)
-        drawn = student.orthonormal(p, 1, torch.Generator().manual_seed(0), torch.float64)
+        drawn = student.orthonormal(
+            p, 1, torch.Generator().manual_seed(0), torch.float64
+        )
         X = student.batch_of(*drawn, torch.tensor([at["q"] - 1])).X
         first = assemble(theta, 12)["W1"]
         T = attention(X @ first @ X.mT, mask)[0].numpy()
-        named = [n for n in eq if "attention" in n and n.endswith("_inclusive") == bool(own)]
+        named = [
+            n for n in eq if "attention" in n and n.endswith("_inclusive") == bool(own)
+        ]
         for name in named:
             row, column = (
                 int(x.subs({v: at[v.name] for v in x.free_symbols})) - 1
                 for x in eq[name].lhs.indices
             )
-            assert eq[name].evaluate(values) == pytest.approx(T[row, column], rel=1e-12), name
+            assert eq[name].evaluate(values) == pytest.approx(
+                T[row, column], rel=1e-12
+            ), name
         assert len(named) == 5 + 2 * own
 
 
@@ -122,8 +140,8 @@ def test_fault_in_the_plateau_is_seen(name):
 
 
 def test_times_of_the_networks_own_flow(monkeypatch):
-    """Autograd through the whole network under the same integrator, averaged over the queries; at
-    N = 8 with `make test-all`.
+    """Autograd through the whole network under the same integrator, averaged over the
+    queries; at N = 8 with `make test-all`.
     """
     monkeypatch.setattr(all_weights, "MASKS", ("strict",))
     monkeypatch.setattr(all_weights, "QUERIES", {"uniform": "uniform q"})
@@ -145,7 +163,9 @@ def test_a_wrong_gradient_shows_in_the_times():
         return value, gradient
 
     found, right = (
-        times.crossings(times.descend(of, 4, times.moving("strict"), rtol=1e-7), 4)["T_drop"]
+        times.crossings(times.descend(of, 4, times.moving("strict"), rtol=1e-7), 4)[
+            "T_drop"
+        ]
         for of in (wrong, lambda theta: running.loss_and_gradient(theta, 4, 4))
     )
     assert abs(found / right - 1) > 100 * all_weights.FLOW
@@ -155,14 +175,16 @@ def test_descent_step_by_step(tmp_path):
     """Training in the nineteen directions is the Euler map of the closed gradient."""
     assert all(
         c.within
-        for c in all_weights.descent(4, 40, store=tmp_path, progress=False, workers=1, device="cpu")
+        for c in all_weights.descent(
+            4, 40, store=tmp_path, progress=False, workers=1, device="cpu"
+        )
     )
 
 
 @pytest.mark.parametrize(("more", "within"), [(1.0, True), (3.0, False)])
 def test_law_is_held_to_the_flow(more, within, monkeypatch):
-    """A flow that is late by N ln N is within 2 ln N / N, one that is late by three times as much
-    is not; either is what its smaller sizes say.
+    """A flow that is late by N ln N is within 2 ln N / N, one that is late by three
+    times as much is not; either is what its smaller sizes say.
     """
     names = (*times.LEVELS, "T_drop")
     late = {N: dict.fromkeys(names, N**2 + more * N * np.log(N)) for N in (16, 32, 64)}
@@ -191,8 +213,8 @@ def test_law_quickly():
 
 @pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.02, False)])
 def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agrees):
-    """Students that are the descent itself, a thousandth apart, agree; two percent later they do
-    not.
+    """Students that are the descent itself, a thousandth apart, agree; two percent
+    later they do not.
     """
     monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
     monkeypatch.setattr(all_weights, "RATE", 0.02)

@@ -1,5 +1,5 @@
-"""Bands of theory, measured again on the shipped ensembles; a theory with other deviations
-fails.
+"""Bands of theory, measured again on the shipped ensembles; a theory with other
+deviations fails.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ from theory.state_tracking import Parameters, exact, inversion, rollout
 from theory.state_tracking.model.symbols import A
 from verify.checks.check import failed
 from verify.compare.emergence import first_crossing
-from verify.state_tracking import ensemble, fidelity, ladder, ladder_checks, trajectories
+from verify.state_tracking import (
+    ensemble,
+    fidelity,
+    ladder,
+    ladder_checks,
+    trajectories,
+)
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start
 from verify.state_tracking.trajectories import predicted as both_parts
 from verify.trajectories import compare
 
-ERRORS = 3.5  # standard errors to either side; of the demo's other seeds, whose bands are judged along curves:
+# standard errors to either side; of the demo's other seeds, whose bands are judged
+# along curves:
+ERRORS = 3.5
 OTHERS, MORE = range(100, 140), 6.0
 LEVELS = {
     "paper": (ensemble.PAPER, ensemble.PAPER_TIMES),
@@ -31,7 +39,8 @@ LEVELS = {
     "ours": (ensemble.OURS, {}),
 }
 QUICK = [
-    pytest.param(level, marks=[pytest.mark.slow] * (level == "ours"), id=level) for level in LEVELS
+    pytest.param(level, marks=[pytest.mark.slow] * (level == "ours"), id=level)
+    for level in LEVELS
 ]
 
 
@@ -49,8 +58,8 @@ def others():
 
 
 def intervals(level, p, runs, errors=ERRORS):
-    """(measured - predicted) over the largest predicted size per variable, and of emergence times:
-    mean -+ some standard errors.
+    """(measured - predicted) over the largest predicted size per variable, and of
+    emergence times: mean -+ some standard errors.
     """
     table, times = LEVELS[level]
     found, crossed = {}, {}
@@ -69,19 +78,21 @@ def intervals(level, p, runs, errors=ERRORS):
         ]
     for name in times:
         measured, predicted = (
-            first_crossing(x[name].transpose("seed", ...), 0.5).values for x in (runs, theory)
+            first_crossing(x[name].transpose("seed", ...), 0.5).values
+            for x in (runs, theory)
         )
         off = measured / predicted - 1
         off = off[np.isfinite(off)]
         crossed[name] = [
-            off.mean() + sign * errors * off.std(ddof=1) / np.sqrt(off.size) for sign in (-1, 1)
+            off.mean() + sign * errors * off.std(ddof=1) / np.sqrt(off.size)
+            for sign in (-1, 1)
         ]
     return found, crossed
 
 
 def hold(tables, found, column):
-    """A band contains what was measured, and is wider by no more than rounding outwards to about
-    two digits makes it.
+    """A band contains what was measured, and is wider by no more than rounding outwards
+    to about two digits makes it.
     """
     for table, measured in zip(tables, found, strict=True):
         assert table.keys() == measured.keys()
@@ -104,7 +115,9 @@ def test_bands_of_the_demo(level):
 
 @pytest.mark.parametrize("level", QUICK)
 def test_the_demo_lies_in_bands_of_other_seeds(level):
-    """The 20 seeds that `verify.trajectories` and `verify.timescales` look at, by their means."""
+    """The 20 seeds that `verify.trajectories` and `verify.timescales` look at, by their
+    means.
+    """
     for table, found in zip(
         LEVELS[level], intervals(level, *ensemble.shipped("demo")), strict=True
     ):
@@ -114,7 +127,9 @@ def test_the_demo_lies_in_bands_of_other_seeds(level):
 
 
 def test_our_theory_of_twelve_seeds_lies_in_its_bands():
-    """Of the twenty; twelve seeds are enough to see that 5% on either side leaves some of them."""
+    """Of the twenty; twelve seeds are enough to see that 5% on either side leaves some
+    of them.
+    """
     p, runs = ensemble.shipped("demo")
     runs = runs.isel(seed=slice(0, 12))
     ours = st.predict(p, runs, level="cavity", accuracies=False)
@@ -132,7 +147,9 @@ def test_our_theory_of_twelve_seeds_lies_in_its_bands():
 
 
 def test_what_the_pictures_show_of_three_seeds():
-    """Unevenness of attention, rollout from measured moments and from measured accuracies."""
+    """Unevenness of attention, rollout from measured moments and from measured
+    accuracies.
+    """
     p, runs = ensemble.shipped("demo")
     runs = runs.isel(seed=slice(0, 3), alpha=slice(None, None, 8))
     found = trajectories.pictures(p, runs)
@@ -144,13 +161,23 @@ def test_what_the_pictures_show_of_three_seeds():
 
 
 def test_figure_2_with_a_hundred_seeds(monkeypatch):
-    """A flow twice or half as fast is seen in A and in R; S twice or half as large in S."""
+    """A flow twice or half as fast is seen in A and in R; S twice or half as large in
+    S.
+    """
     assert not failed(trajectories.hundred())
     theory = trajectories.theory_curve
     for factor in (0.5, 2.0):
         for curve, wrong in (
-            (lambda p, runs, f=factor: theory(p.replace(eta=f * p.eta), runs), {"A", "R"}),
-            (lambda p, runs, f=factor: theory(p, runs).assign(S=f * theory(p, runs).S), {"S"}),
+            (
+                lambda p, runs, f=factor: theory(p.replace(eta=f * p.eta), runs),
+                {"A", "R"},
+            ),
+            (
+                lambda p, runs, f=factor: theory(p, runs).assign(
+                    S=f * theory(p, runs).S
+                ),
+                {"S"},
+            ),
         ):
             monkeypatch.setattr(trajectories, "theory_curve", curve)
             assert {c.equation for c in trajectories.hundred() if not c.within} == wrong
@@ -174,8 +201,8 @@ def test_bands_of_all_settings(level):
 
 @pytest.fixture
 def attention_times(monkeypatch):
-    """Multiply dA/dalpha by a factor wherever Eq. (15) is solved: in the flow, and in kappa, its
-    ratio to the rate of R - S.
+    """Multiply dA/dalpha by a factor wherever Eq. (15) is solved: in the flow, and in
+    kappa, its ratio to the rate of R - S.
     """
     right_flow, right_exact = st.flow, exact.equations()
     best("table_1")
@@ -196,8 +223,8 @@ def attention_times(monkeypatch):
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
 def test_the_fault_is_the_same_on_both_roads(attention_times, factor):
-    """Flow and exact solution agree with each other under the fault, and not with the right
-    theory.
+    """Flow and exact solution agree with each other under the fault, and not with the
+    right theory.
     """
     p, at = Parameters.demo(), np.linspace(0, 12, 13)
     right = inversion.states(p.values(), at)["A"]
@@ -210,8 +237,8 @@ def test_the_fault_is_the_same_on_both_roads(attention_times, factor):
 
 
 def rows(setting="table_1"):
-    """Rows of `verify.fidelity` on how far the paper's levels are off; the errors of column
-    statistics set the widths of their bands.
+    """Rows of `verify.fidelity` on how far the paper's levels are off; the errors of
+    column statistics set the widths of their bands.
     """
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, ladder.EVERY))
@@ -226,7 +253,10 @@ def test_the_papers_levels_lie_in_their_bands():
     found = rows()
     assert (
         len(found)
-        == sum(len(ladder_checks.OFF["table_1", level]) for level in (ladder.PAPER, ladder.OWN))
+        == sum(
+            len(ladder_checks.OFF["table_1", level])
+            for level in (ladder.PAPER, ladder.OWN)
+        )
         >= 6
     )
     assert {c.verdict for c in found} == {"limit"}
@@ -234,13 +264,16 @@ def test_the_papers_levels_lie_in_their_bands():
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
 def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, factor):
-    """Times of A = 1/2 leave their bands at both levels: they scale with the fault, and are known
-    to a per cent.
+    """Times of A = 1/2 leave their bands at both levels: they scale with the fault, and
+    are known to a per cent.
     """
     attention_times(factor)
     found = rows()
     assert failed(found)
-    assert [c.verdict for c in found if c.id.startswith("time_of_A_half")] == ["FAIL", "FAIL"]
+    assert [c.verdict for c in found if c.id.startswith("time_of_A_half")] == [
+        "FAIL",
+        "FAIL",
+    ]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""All weights on a burst: the rows of `verify.timescales induction_heads.bursty` about them.
+"""All weights on a burst: the rows of `verify.timescales induction_heads.bursty` about
+them.
 
-Could see: one score, share or count of the burst that is off by 1% (loss to 1e-12), a gradient that
-is not the loss's, a law off by 2%, students that are late by 3%.
+Could see: one score, share or count of the burst that is off by 1% (loss to 1e-12), a
+gradient that is not the loss's, a law off by 2%, students that are late by 3%.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from theory.induction_heads.all_weights import law as laws
 from verify.checks.check import failed
 from verify.induction_heads import all_weights, bursty
 
-exact, flow_times, euler = map(functools.cache, (recent.exact, all_weights.flow_times, times.euler))
+exact, flow_times, euler = map(
+    functools.cache, (recent.exact, all_weights.flow_times, times.euler)
+)
 of_recent, of_burst = map(functools.cache, (recent.predicted, laws.predicted))
 
 
-@pytest.mark.parametrize("mask", ["strict", pytest.param("inclusive", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mask", ["strict", pytest.param("inclusive", marks=pytest.mark.slow)]
+)
 def test_equations_are_the_network(mask):
     """Each is needed: with any one of them off by 1% the loss is another."""
     eq = burst.equations() | burst.burst_loss_equations()
     assert not failed(bursty.row_by_row(eq, (mask,)))
     end = "" if mask == "strict" else "_inclusive"
-    used = [n for n in eq if n == "burst_loss" or (n.endswith("_inclusive") == bool(end))]
+    used = [
+        n for n in eq if n == "burst_loss" or (n.endswith("_inclusive") == bool(end))
+    ]
     for name in used:
         if name.startswith("burst_first"):
             continue  # put into those of the second layer, and proved there
@@ -82,11 +89,15 @@ def test_law():
 
 @pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.03, False)])
 def test_students_are_held_to_the_descent_on_a_burst(monkeypatch, late, agrees):
-    """Students that are the descent itself, a thousandth apart, agree; 3% later they do not."""
+    """Students that are the descent itself, a thousandth apart, agree; 3% later they do
+    not.
+    """
     monkeypatch.setattr(times, "euler", euler)
 
     def train(p, seeds):
-        path = euler(p.N, "last", p.mask, p.time_per_step, p.steps, p.B)[:: p.eval_every]
+        path = euler(p.N, "last", p.mask, p.time_per_step, p.steps, p.B)[
+            :: p.eval_every
+        ]
         loss = [times.loss_of(p.N, "last", p.mask, p.B)(x)[0] for x in path]
         at = p.time_per_step * p.eval_every * np.arange(len(loss))
         stretched = [1 + late + 1e-3 * s for s in range(-4, 5)]

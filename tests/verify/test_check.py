@@ -7,7 +7,23 @@ import sympy as sp
 
 from theory.equations.equation import table
 from verify.checks import check, check_table
-from verify.checks.check import Band, Check, Sides, at_least, at_most, detectable_effect, estimated, failed, identity, near, sampled, samples_needed, together, vanishing, with_notes
+from verify.checks.check import (
+    Band,
+    Check,
+    Sides,
+    at_least,
+    at_most,
+    detectable_effect,
+    estimated,
+    failed,
+    identity,
+    near,
+    sampled,
+    samples_needed,
+    together,
+    vanishing,
+    with_notes,
+)
 from verify.checks.report import sided
 from verify.checks.verdict import POWER, Z_MAX, Shape
 
@@ -22,10 +38,14 @@ def scattered(n, spread, mean=1.0):
 
 
 def test_sides_are_gathered_by_label():
-    """Numbers and arrays of several points, one row per label; the worst entry is shown."""
+    """Numbers and arrays of several points, one row per label; the worst entry is
+    shown.
+    """
     a = sp.Symbol("a")
     sides = Sides(
-        table("nowhere", status="exact", double=(a, 2 * a), square=(a, a**2)), 1e-9, "why"
+        table("nowhere", status="exact", double=(a, 2 * a), square=(a, a**2)),
+        1e-9,
+        "why",
     )
     for x in (1.0, 3.0):
         sides.add("twice", "double", {"a": x}, [2 * x, 2 * x])
@@ -68,7 +88,10 @@ def test_rows_come_after_those_of_the_sides():
 def test_rows_and_notes_are_told_apart():
     """And nothing else is dropped, such as a list of rows that was yielded as one."""
     row = vanishing("rest", "double", 0.0, 0.0, "why")
-    assert with_notes(lambda: iter(["before", row, "after"]))() == ([row], ["before", "after"])
+    assert with_notes(lambda: iter(["before", row, "after"]))() == (
+        [row],
+        ["before", "after"],
+    )
     for other in ([row], None):
         with pytest.raises(TypeError, match="must yield Checks and text"):
             with_notes(lambda other=other: iter([row, other]))()
@@ -77,7 +100,9 @@ def test_rows_and_notes_are_told_apart():
 def test_of_several_numbers_the_farthest_counts():
     """Also on the other side, and where one is no number."""
     assert near("x", "e", 1.0, [1.01, 0.8, 1.1], 0.5, "why").measured == 0.8
-    assert near("x", "e", 1.0, np.array([1.01, np.nan, 5.0]), 10, "why").verdict == "FAIL"
+    assert (
+        near("x", "e", 1.0, np.array([1.01, np.nan, 5.0]), 10, "why").verdict == "FAIL"
+    )
 
 
 VERDICTS = {
@@ -141,7 +166,9 @@ def test_every_verdict(verdict):
 
 def test_identity_is_relative_to_the_largest_entry():
     c = identity("x", "e", [1.0, 200.0], [1.0 + 2e-10, 200.0], 1e-9, "why")
-    assert c.error == pytest.approx(1e-12, rel=1e-3)  # 2e-10 / 200, up to the rounding of 1 + 2e-10
+    assert c.error == pytest.approx(
+        1e-12, rel=1e-3
+    )  # 2e-10 / 200, up to the rounding of 1 + 2e-10
     assert c.within
     assert c.verdict == "exact"
 
@@ -185,8 +212,8 @@ def test_sampled_accepts_truth_and_refuses_five_per_cent():
 @pytest.mark.parametrize("value", [0.1, 1.0, -7.3])
 @pytest.mark.parametrize("n", [2, 3, 7, 20])
 def test_samples_that_do_not_scatter(value, n):
-    """Equal to the prediction: fine; to anything else: infinitely many standard errors off, however
-    near.
+    """Equal to the prediction: fine; to anything else: infinitely many standard errors
+    off, however near.
     """
     same = sampled("x", "e", value, [value] * n)
     assert (same.error, same.standard_error, same.verdict) == (0.0, 0.0, "agrees")
@@ -235,12 +262,15 @@ DRAWN = 1000  # a share of 0.9 scatters by sqrt(0.9 0.1 / 1000) = 0.0095
     [
         (4, 1),
         (20, -1),
-        *(pytest.param(*x, marks=pytest.mark.slow) for x in ((4, -1), (8, 1), (8, -1), (20, 1))),
+        *(
+            pytest.param(*x, marks=pytest.mark.slow)
+            for x in ((4, -1), (8, 1), (8, -1), (20, 1))
+        ),
     ],
 )
 def test_resolution_is_flagged_nine_times_in_ten(n, sign):
-    """A prediction off by what the check says it can detect, for truths of 2 that scatter by 10%:
-    four binomial deviations about 0.9.
+    """A prediction off by what the check says it can detect, for truths of 2 that
+    scatter by 10%: four binomial deviations about 0.9.
     """
     rng = np.random.default_rng([n, sign + 1])
     flagged = 0
@@ -251,8 +281,8 @@ def test_resolution_is_flagged_nine_times_in_ten(n, sign):
 
 
 def test_resolution_of_bands_adds_their_width():
-    """Beyond the far edge, nine times in ten: a shift by the width alone may lead from edge to
-    edge.
+    """Beyond the far edge, nine times in ten: a shift by the width alone may lead from
+    edge to edge.
     """
     plain, banded = (
         sampled("x", "e", 1.0, scattered(20, 0.01)),
@@ -264,12 +294,22 @@ def test_resolution_of_bands_adds_their_width():
 
 @pytest.mark.parametrize(
     ("spread", "required"),
-    [(1e-6, 0.05), (0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
+    [
+        (1e-6, 0.05),
+        (0.01, 0.05),
+        (0.05, 0.05),
+        (0.1, 0.05),
+        (0.3, 0.05),
+        (0.3, 0.5),
+        (1.0, 0.2),
+    ],
 )
 def test_samples_needed_is_the_smallest_number(spread, required):
     n = samples_needed(spread, required)
     assert detectable_effect(n) * spread / np.sqrt(n) <= required
-    assert all(detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n))
+    assert all(
+        detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n)
+    )
 
 
 def test_parts_come_together():
@@ -293,31 +333,40 @@ def test_nobody_trains_for_ever():
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.3])
 def test_undecided_says_how_many_samples_decide(spread):
-    """With that many of the same scatter it agrees, with one fewer it is undecided still; it never
-    agrees before.
+    """With that many of the same scatter it agrees, with one fewer it is undecided
+    still; it never agrees before.
     """
     c = sampled("x", "e", 1.0, scattered(4, spread))
     assert (
         c.verdict == "undecided"
         and c.within
-        and c.why.endswith(f" would go unnoticed; {c.samples_needed} samples would show 5%")
+        and c.why.endswith(
+            f" would go unnoticed; {c.samples_needed} samples would show 5%"
+        )
     )
-    assert sampled("x", "e", 1.0, scattered(c.samples_needed, spread)).verdict == "agrees"
+    assert (
+        sampled("x", "e", 1.0, scattered(c.samples_needed, spread)).verdict == "agrees"
+    )
     assert {
         sampled("x", "e", 1.0, scattered(n, spread)).verdict
         for n in range(2, min(c.samples_needed, 40))
     } == {"undecided"}
-    assert "undecided" in check_table.table([c]) and "agrees" not in check_table.table([c])
+    assert "undecided" in check_table.table([c]) and "agrees" not in check_table.table(
+        [c]
+    )
 
 
 def test_the_same_for_a_band():
     c = sampled("x", "e", 1.0, scattered(8, 0.5, 1.15), band=OFF)
     assert c.verdict == "undecided" and c.required == pytest.approx(0.2)
     assert (
-        sampled("x", "e", 1.0, scattered(c.samples_needed, 0.5, 1.15), band=OFF).verdict == "limit"
+        sampled("x", "e", 1.0, scattered(c.samples_needed, 0.5, 1.15), band=OFF).verdict
+        == "limit"
     )
     assert (
-        sampled("x", "e", 1.0, scattered(c.samples_needed - 1, 0.5, 1.15), band=OFF).verdict
+        sampled(
+            "x", "e", 1.0, scattered(c.samples_needed - 1, 0.5, 1.15), band=OFF
+        ).verdict
         == "undecided"
     )
 
@@ -337,8 +386,8 @@ def test_the_same_for_a_band():
     ],
 )
 def test_leaving_a_band_fails_on_either_side(measured, verdict):
-    """A theory that becomes right has left its band, too: 20 values that scatter by a thousandth
-    are 4 z within 0.0015.
+    """A theory that becomes right has left its band, too: 20 values that scatter by a
+    thousandth are 4 z within 0.0015.
     """
     found = [
         near("x", "e", 1.0, measured, 0.0, "", band=OFF),
@@ -346,7 +395,9 @@ def test_leaving_a_band_fails_on_either_side(measured, verdict):
         near("x", "e", 0.0, measured - 1, 0.0, "", 1.0, OFF),
     ]
     assert [c.verdict for c in found] == [verdict] * 3
-    assert all("off by +10.0% to +20.0%: mean field" in check_table.table([c]) for c in found)
+    assert all(
+        "off by +10.0% to +20.0%: mean field" in check_table.table([c]) for c in found
+    )
 
 
 def test_a_check_made_by_hand_sees_its_tolerance():

@@ -1,5 +1,5 @@
-"""Faults in checks themselves: they compare the right quantities, and fail if a measurement is
-wrong.
+"""Faults in checks themselves: they compare the right quantities, and fail if a
+measurement is wrong.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ def row(checks, name):
 
 
 def test_height_of_the_plateau_is_compared_at_one_time():
-    """Students that are the flow itself, on a plateau that is not flat: equal half way, unequal if
-    either side looks elsewhere.
+    """Students that are the flow itself, on a plateau that is not flat: equal half way,
+    unequal if either side looks elsewhere.
     """
     p = Recall(S=8, R=4, D=4, epsilon=1e-3, steps=4000)
-    times = [time_of_share(p, part, share) for part, share in zip(PARTS, (0.1, 0.9), strict=True)]
+    times = [
+        time_of_share(p, part, share)
+        for part, share in zip(PARTS, (0.1, 0.9), strict=True)
+    ]
     end = 1.1 * max(time_of_share(p, part, 0.1) for part in PARTS)
     at = p.eta * np.arange(end / p.eta)  # one time a step
     curve = flow().solve(p, at=at, t=end)
@@ -49,7 +52,11 @@ def test_height_of_the_plateau_is_compared_at_one_time():
             )
             for q in ("loss", "loss_relation", "loss_subject")
         },
-        coords={"seed": [0, 1], "t": at, "step": ("t", np.round(at / p.eta).astype(int))},
+        coords={
+            "seed": [0, 1],
+            "t": at,
+            "step": ("t", np.round(at / p.eta).astype(int)),
+        },
     )
     found, notes = recall.emergence(p, runs)
     plateau = row(found, "loss half way along the plateau")
@@ -71,10 +78,12 @@ def test_height_of_the_plateau_is_compared_at_one_time():
         assert line.endswith(f": {steps:.0f}, {slow:.1f}, {steps:.1f} (s.d. 0.0)")
 
 
-@pytest.mark.parametrize(("exponent", "passes"), [(-0.5, True), (-0.75, False), (-0.25, False)])
+@pytest.mark.parametrize(
+    ("exponent", "passes"), [(-0.5, True), (-0.75, False), (-0.25, False)]
+)
 def test_zipf_exponent_is_compared_with_its_law(monkeypatch, exponent, passes):
-    """Errors that fall as d^-1/2 at a = 1.5 agree with the equation's -(a - 1); other powers do
-    not.
+    """Errors that fall as d^-1/2 at a = 1.5 agree with the equation's -(a - 1); other
+    powers do not.
     """
     monkeypatch.setattr(
         superposition,
@@ -83,10 +92,12 @@ def test_zipf_exponent_is_compared_with_its_law(monkeypatch, exponent, passes):
             draws, (1.0 if stored < keys else 8.0) * d**exponent
         ),
     )
-    found = row(superposition.zipf_checks(), "exponent of the error under Zipf frequencies in d")
-    assert found.predicted == pytest.approx(-0.5, abs=1e-14) and found.measured == pytest.approx(
-        exponent, abs=1e-12
+    found = row(
+        superposition.zipf_checks(), "exponent of the error under Zipf frequencies in d"
     )
+    assert found.predicted == pytest.approx(
+        -0.5, abs=1e-14
+    ) and found.measured == pytest.approx(exponent, abs=1e-12)
     assert found.within == passes
 
 
@@ -109,11 +120,14 @@ LAYERS = {
     ],
 )
 def test_layers_and_their_gap(monkeypatch, one, two, failing):
-    """Each of the three conditions on in-context accuracy fails where it is not met, and only
-    there.
+    """Each of the three conditions on in-context accuracy fails where it is not met,
+    and only there.
     """
     runs = iter(
-        [xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])}) for x in (one, two)]
+        [
+            xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])})
+            for x in (one, two)
+        ]
     )
     monkeypatch.setattr(trigger_task, "train", lambda p, seeds, progress: next(runs))
     failed = {LAYERS[c.id] for c in trigger_task.transformers() if not c.within}
@@ -126,7 +140,11 @@ def test_layers_and_their_gap(monkeypatch, one, two, failing):
         ((0.0, 0.1, 0.2, 1.0), (0.0, 0.9, 0.9, 0.1), None),
         ((0.0, 0.1, 0.2, 0.9), (0.0, 0.1, 0.1, 0.1), "accuracy after three steps"),
         ((0.0, 0.1, 0.9, 1.0), (0.0, 0.1, 0.1, 0.1), "accuracy after two steps only"),
-        ((0.0, 0.1, 0.2, 1.0), (0.0, 0.1, 0.1, 0.9), "accuracy after a first step 30 times larger"),
+        (
+            (0.0, 0.1, 0.2, 1.0),
+            (0.0, 0.1, 0.1, 0.9),
+            "accuracy after a first step 30 times larger",
+        ),
     ],
 )
 def test_three_steps_are_judged_where_they_end(monkeypatch, accuracy, large, failing):
@@ -145,8 +163,8 @@ def test_three_steps_are_judged_where_they_end(monkeypatch, accuracy, large, fai
 
 @pytest.mark.parametrize("late", [None, 2, 3, 7])
 def test_time_per_hop_must_be_constant(monkeypatch, late):
-    """One hop that takes a hundredth longer, the third, the fourth or the last, is seen (the second
-    still meets fresh overlaps).
+    """One hop that takes a hundredth longer, the third, the fourth or the last, is seen
+    (the second still meets fresh overlaps).
     """
     stages = np.full(8, 1.543)
     stages[0] = 1.372
@@ -156,17 +174,23 @@ def test_time_per_hop_must_be_constant(monkeypatch, late):
     monkeypatch.setattr(
         k_hop, "curriculum_times", lambda p, kernels="sphere": list(np.cumsum(stages))
     )
-    (slow,) = (c for c in k_hop.times() if c.equation == "curriculum" and "time per hop" in c.name)
+    (slow,) = (
+        c
+        for c in k_hop.times()
+        if c.equation == "curriculum" and "time per hop" in c.name
+    )
     assert slow.within == (late is None)
 
 
 @pytest.mark.parametrize(("growing", "passes"), [(0.0, True), (1e-3, False)])
 def test_time_per_hop_of_the_mixture_must_not_grow(monkeypatch, growing, passes):
-    """Hops 6 to 9 of equal length pass; a thousandth longer each time they do not, and the row
-    shows the first beside the last.
+    """Hops 6 to 9 of equal length pass; a thousandth longer each time they do not, and
+    the row shows the first beside the last.
     """
     monkeypatch.setattr(k_hop, "mixture_time", lambda p: p.k + growing * p.k**2)
-    monkeypatch.setattr(k_hop, "curriculum_times", lambda p, kernels="sphere": [1.0, 2.0, 3.0])
+    monkeypatch.setattr(
+        k_hop, "curriculum_times", lambda p, kernels="sphere": [1.0, 2.0, 3.0]
+    )
     (found,) = (c for c in k_hop.times() if c.equation == "mixture")
     assert found.predicted == pytest.approx(1 + 13 * growing, rel=1e-12)
     assert found.measured == pytest.approx(1 + 17 * growing, rel=1e-12)
@@ -174,8 +198,8 @@ def test_time_per_hop_of_the_mixture_must_not_grow(monkeypatch, growing, passes)
 
 
 def test_exact_solution_of_the_flow():
-    """Every row: the time of A = 1/2 by two roads, the onset of a large system, where (81)
-    departs.
+    """Every row: the time of A = 1/2 by two roads, the onset of a large system, where
+    (81) departs.
     """
     found = tracking.exact_solution(Tracking.demo())
     assert len(found) > 2 and [c.name for c in found if not c.within] == []
@@ -183,9 +207,9 @@ def test_exact_solution_of_the_flow():
 
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_level_that_theory_never_reaches(monkeypatch, there):
-    """Students roll out rightly; theory of all seeds but some does not: a row says so and fails.
-    The coefficient of alpha^2 fitted to the flow is the equation's, to the sixth order that the fit
-    leaves out.
+    """Students roll out rightly; theory of all seeds but some does not: a row says so
+    and fails. The coefficient of alpha^2 fitted to the flow is the equation's, to the
+    sixth order that the fit leaves out.
     """
     p, runs = ensemble.shipped("demo")
     runs = runs.isel(seed=slice(3))

@@ -5,8 +5,8 @@ import json
 import matplotlib as mpl
 import pytest
 
-from simulate.store import runs
 from simulate.state_tracking import train
+from simulate.store import runs
 from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters
 from verify import gradients, timescales, trajectories
@@ -17,7 +17,9 @@ from verify.state_tracking import timescales as model_timescales
 from verify.state_tracking import trajectories as model_trajectories
 
 mpl.use("Agg")
-TINY = Parameters(N=5, L=3, d_g=5, d_h=8, n_train=256, n_test=64, epochs=500, eval_every=25)
+TINY = Parameters(
+    N=5, L=3, d_g=5, d_h=8, n_train=256, n_test=64, epochs=500, eval_every=25
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,9 @@ def test_failed_check_exits_1(monkeypatch, capsys):
 
 
 def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
-    measured = model_trajectories.untrained_statistics  # whose check has tests of its own
+    measured = (
+        model_trajectories.untrained_statistics
+    )  # whose check has tests of its own
     monkeypatch.setattr(model_trajectories, "UNTRAINED", 16)
     monkeypatch.setattr(
         model_trajectories,
@@ -49,18 +53,36 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     assert code == int(found["failed"])
     assert {"inside_two_sd", "checks", "notes", "failed", "model"} <= set(found)
     assert picture.stat().st_size > 10_000
-    assert str(picture) in err and any("attention factor" in note for note in found["notes"])
+    assert str(picture) in err and any(
+        "attention factor" in note for note in found["notes"]
+    )
 
 
-def test_students_beyond_the_paper_are_held_against_the_level_that_describes_them(tmp_path, capsys):
-    """Under Adam: no curve of Eq. (15), as a note says; a curve that rises too fast is seen."""
+def test_students_beyond_the_paper_are_held_against_the_level_that_describes_them(
+    tmp_path, capsys
+):
+    """Under Adam: no curve of Eq. (15), as a note says; a curve that rises too fast is
+    seen.
+    """
     p = TINY.replace(optimizer="adam", eta=0.01, unit="step", epochs=100, eval_every=10)
     train(p, range(6), store=tmp_path / "runs", workers=1, progress=False)
-    words = ["--runs", str(tmp_path / "runs"), "--plot", str(tmp_path / "x.png"), "--json"]
-    assert trajectories.main(["state_tracking", *words]) == 0 and (tmp_path / "x.png").exists()
+    words = [
+        "--runs",
+        str(tmp_path / "runs"),
+        "--plot",
+        str(tmp_path / "x.png"),
+        "--json",
+    ]
+    assert (
+        trajectories.main(["state_tracking", *words]) == 0
+        and (tmp_path / "x.png").exists()
+    )
     out = capsys.readouterr().out
     found = json.loads(out[: out.rindex("}") + 1])
-    assert len(found["checks"]) == 10 and "not Eq. (15), as optimizer = 'adam'" in found["notes"][1]
+    assert (
+        len(found["checks"]) == 10
+        and "not Eq. (15), as optimizer = 'adam'" in found["notes"][1]
+    )
     for data in (tmp_path / "runs").rglob("*.nc"):
         run = runs.read(data)
         runs.write(run.assign(A=run.A + 0.01 * run.alpha), data)
@@ -75,11 +97,17 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "simulate.training.pool.cores", lambda: 1
     )  # seconds of training are not worth processes that load torch
-    timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
+    timescales.main(
+        ["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")]
+    )
     out, err = capsys.readouterr()
-    assert "not run without --full: exponents" in out and "exponent of the time" not in out
+    assert (
+        "not run without --full: exponents" in out and "exponent of the time" not in out
+    )
     assert "no figure of this form of the command (see --full)" in err
-    timescales.main(["--runs", str(store), "--quiet", "--full", "--plot", str(tmp_path / "t.png")])
+    timescales.main(
+        ["--runs", str(store), "--quiet", "--full", "--plot", str(tmp_path / "t.png")]
+    )
     out = capsys.readouterr().out
     for text in (
         "onset rate of the flow",
@@ -93,12 +121,16 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
 
 
 def test_censored_seeds_are_reported(tmp_path, capsys):
-    short = train(TINY, alpha=1.0, seeds=range(3), store=tmp_path, workers=1, progress=False)
+    short = train(
+        TINY, alpha=1.0, seeds=range(3), store=tmp_path, workers=1, progress=False
+    )
     _, notes = model_timescales.emergence(TINY.run_to(1.0), short)
     assert any("no seed emerged before" in n for n in notes)
 
 
-@pytest.mark.parametrize("words", [("--set", "N=7"), ("--until", "3"), ("--alpha", "3")])
+@pytest.mark.parametrize(
+    "words", [("--set", "N=7"), ("--until", "3"), ("--alpha", "3")]
+)
 def test_parameters_beside_runs_are_refused(store, words):
     """By the flag that was typed."""
     with pytest.raises(ParameterError, match=f"^{words[0]}: not together with --runs"):

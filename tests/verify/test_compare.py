@@ -1,5 +1,5 @@
-"""Theory curve against an ensemble: accepts an ensemble drawn about it, rejects one that is off by
-5%.
+"""Theory curve against an ensemble: accepts an ensemble drawn about it, rejects one
+that is off by 5%.
 """
 
 import numpy as np
@@ -10,19 +10,23 @@ from theory import state_tracking as st
 from theory.call.parameters import ParameterError
 from theory.call.scope import BeyondScope
 from theory.state_tracking import Parameters
-from verify.compare import tables
 from verify import trajectories
 from verify.checks.check import Band
+from verify.compare import tables
 from verify.compare.curves import compare
 from verify.compare.emergence import first_crossing
-from verify.state_tracking import ensemble as bands
 from verify.compare.times import emergence_times
+from verify.state_tracking import ensemble as bands
 
 P = Parameters.demo()
 
 
-def ensemble(curve: xr.Dataset, factor: float, seeds: int = 64, spread: float = 0.02) -> xr.Dataset:
-    """Runs that scatter about ``factor`` times the curve by a few per cent, one offset per seed."""
+def ensemble(
+    curve: xr.Dataset, factor: float, seeds: int = 64, spread: float = 0.02
+) -> xr.Dataset:
+    """Runs that scatter about ``factor`` times the curve by a few per cent, one offset
+    per seed.
+    """
     rng = np.random.default_rng(5)
     scatter = xr.DataArray(
         rng.normal(0, spread, seeds), dims="seed", coords={"seed": np.arange(seeds)}
@@ -39,20 +43,24 @@ def test_accepts_truth_and_refuses_five_per_cent():
     good = trajectories.compare(curve, runs)
     assert {c.verdict for c in good.checks} == {"agrees"}
     assert good.inside() == {"A": 1.0, "R": 1.0, "S": 1.0}
-    bad = trajectories.compare(curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05))
+    bad = trajectories.compare(
+        curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05)
+    )
     assert {c.verdict for c in bad.checks} == {"FAIL"}
     note = "the theory is not exact (closure): bands={...} allows what it is known to be off by"
     assert [x[: len(note)] for x in bad.notes] == [note] and not good.notes
 
 
 def test_what_one_seed_fails_at_two_at_least_say():
-    """Two seeds cannot tell their scatter, so that what one seed fails at is undecided: it is
-    quoted, and ten seeds fail again.
+    """Two seeds cannot tell their scatter, so that what one seed fails at is undecided:
+    it is quoted, and ten seeds fail again.
     """
     times = np.linspace(0, 5, 11)
     curve = xr.Dataset({"x": ("t", 1 - np.exp(-times))}, {"t": times})
     noise = np.random.default_rng(0).normal(0, 0.002, (10, 11))
-    runs = xr.Dataset({"x": (("seed", "t"), 1.06 * curve.x.values + noise)}, {"t": times})
+    runs = xr.Dataset(
+        {"x": (("seed", "t"), 1.06 * curve.x.values + noise)}, {"t": times}
+    )
     found = [trajectories.compare(curve, runs.isel(seed=slice(n))) for n in (1, 2, 10)]
     assert [c.verdict for x in found for c in x.checks] == ["FAIL", "undecided", "FAIL"]
     assert "off by +6%, too few samples to decide" in " ".join(str(found[1]).split())
@@ -71,8 +79,8 @@ def test_few_seeds_are_undecided():
     ("factor", "verdict"), [(1.3, "limit"), (1.0, "FAIL"), (1.5, "FAIL"), (0.7, "FAIL")]
 )
 def test_bands_hold_on_both_sides(factor, verdict):
-    """A theory known to be 20 to 40% below: of the largest size of its curve, of which the
-    deviation is a constant share.
+    """A theory known to be 20 to 40% below: of the largest size of its curve, of which
+    the deviation is a constant share.
     """
     curve = st.flow().solve(P, alpha=12)
     runs = ensemble(curve.isel(alpha=slice(0, None, 20)), factor)
@@ -88,16 +96,16 @@ def test_bands_hold_on_both_sides(factor, verdict):
 
 @pytest.mark.parametrize("p", [P, Parameters()])
 def test_bands_come_from_the_model(p):
-    """Every variable that the command compares has one, narrower at the setting it was measured
-    at.
+    """Every variable that the command compares has one, narrower at the setting it was
+    measured at.
     """
     for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES, bands.NOISY_TIMES):
         found = bands.bands(table, p)
         assert found.keys() == table.keys()
         for name, (here, anywhere, why) in table.items():
-            assert (found[name].low, found[name].high) == (here if p == P else anywhere) and found[
-                name
-            ].why == why
+            assert (found[name].low, found[name].high) == (
+                here if p == P else anywhere
+            ) and found[name].why == why
             assert anywhere[0] <= here[0] < here[1] <= anywhere[1]
 
 
@@ -118,7 +126,17 @@ def test_one_seed_has_no_standard_error_and_does_not_pass_as_agreement():
 
 
 @pytest.mark.parametrize(
-    "name", ["A", "R", "S", "loss", "logit_correct", "logit_other", "accuracy", "rollout_accuracy"]
+    "name",
+    [
+        "A",
+        "R",
+        "S",
+        "loss",
+        "logit_correct",
+        "logit_other",
+        "accuracy",
+        "rollout_accuracy",
+    ],
 )
 def test_theory_and_students_use_the_same_names(name):
     from simulate.state_tracking.measure import MEANING
@@ -139,15 +157,21 @@ def followed():
 
 
 def test_other_students_are_refused_and_what_is_insisted_on_is_said():
-    """Seeds that differ are not mixed; order of times does not matter, doubled ones are refused."""
+    """Seeds that differ are not mixed; order of times does not matter, doubled ones are
+    refused.
+    """
     p, curve, runs = followed()
     plain = trajectories.compare(curve, runs)
     turned = trajectories.compare(curve.isel(alpha=slice(None, None, -1)), runs)
     assert plain.checks == turned.checks and not plain.beyond
-    with pytest.raises(ParameterError, match=r"of seeds \[0, 1\], the runs are of \[0, 1, 2\]"):
+    with pytest.raises(
+        ParameterError, match=r"of seeds \[0, 1\], the runs are of \[0, 1, 2\]"
+    ):
         trajectories.compare(curve.isel(seed=[0, 1]), runs)
     twice = runs.isel(alpha=[0, 1, 1, 2])
-    with pytest.raises(ParameterError, match="runs: times alpha must be finite, each once"):
+    with pytest.raises(
+        ParameterError, match="runs: times alpha must be finite, each once"
+    ):
         trajectories.compare(curve, twice)
     adam = {"parameters": p.replace(optimizer="adam").as_json()}
     both = curve.assign_attrs(adam), runs.assign_attrs(adam)
@@ -202,12 +226,18 @@ def test_blanks_and_order_change_nothing():
         runs.x[0, rng.integers(3)] = np.nan
         before, _ = plain(runs)
         late = np.sort([1.5, 4.25, 9.75])[: rng.integers(4)]
-        changed = runs.reindex(seed=[*runs.seed.values, *range(100, 100 + rng.integers(6))])
+        changed = runs.reindex(
+            seed=[*runs.seed.values, *range(100, 100 + rng.integers(6))]
+        )
         changed = changed.reindex(t=np.union1d(runs.t.values, late))
-        changed = changed.isel({d: rng.permutation(changed.sizes[d]) for d in ("seed", "t")})
+        changed = changed.isel(
+            {d: rng.permutation(changed.sizes[d]) for d in ("seed", "t")}
+        )
         after, _ = plain(changed)
         assert [c[-1] for c in before] == [c[-1] for c in after]
-        np.testing.assert_allclose([c[:-1] for c in before], [c[:-1] for c in after], rtol=1e-9)
+        np.testing.assert_allclose(
+            [c[:-1] for c in before], [c[:-1] for c in after], rtol=1e-9
+        )
 
 
 def test_times_outside_the_curve_are_counted():
@@ -223,7 +253,9 @@ def doors(runs: xr.Dataset):
     """What is said of runs by everything that reads their time."""
     times = np.linspace(0, 10, 11)
     curve = xr.Dataset({"x": ("t", np.exp(-times / 5))}, {"t": times})
-    yield lambda: [(c.predicted, c.measured) for c in trajectories.compare(curve, runs).checks]
+    yield lambda: [
+        (c.predicted, c.measured) for c in trajectories.compare(curve, runs).checks
+    ]
     yield lambda: emergence_times(runs, curve, x=0.5).measured.values.tolist()
     yield lambda: first_crossing(-runs.x, -0.5).values.tolist()
 
@@ -269,31 +301,39 @@ def test_epochs_are_not_alpha():
             ParameterError, match="which of seed, epoch is the time, in the curve's"
         ):
             ask()
-    curve = xr.Dataset({"x": ("t", np.ones(4))}, {"t": ("t", np.arange(4.0), {"units": "alpha"})})
+    curve = xr.Dataset(
+        {"x": ("t", np.ones(4))}, {"t": ("t", np.arange(4.0), {"units": "alpha"})}
+    )
     runs = scattered(4)
     runs.t.attrs["units"] = "epochs"
     for ask in (trajectories.compare, lambda c, r: emergence_times(r, c, x=0.5)):
-        with pytest.raises(ParameterError, match="in alpha in the curve, in epochs in the runs"):
+        with pytest.raises(
+            ParameterError, match="in alpha in the curve, in epochs in the runs"
+        ):
             ask(curve, runs)
 
 
 @pytest.mark.parametrize(("points", "seen"), [(12, 1e-1), (50, 1e-4), (400, 1e-7)])
 def test_students_without_scatter_between_points_of_a_curve(points, seen):
-    """Students of one start are held to the error of the interpolation, which falls with the number
-    of points, and at points of the curve to rounding.
+    """Students of one start are held to the error of the interpolation, which falls
+    with the number of points, and at points of the curve to rounding.
     """
     grid = np.linspace(0, 10, points)
     curve = xr.Dataset({"x": ("t", np.sin(grid / 3) + 0.5)}, {"t": grid})
     for at, wrong in ((np.linspace(0.013, 9.9, 23), seen), (grid[::3], 1e-12)):
         for factor, verdict in ((1, "agrees"), (1 + wrong, "FAIL")):
             values = factor * np.sin(at / 3) + 0.5
-            same = xr.Dataset({"x": (("seed", "t"), [values] * 5)}, {"seed": range(5), "t": at})
+            same = xr.Dataset(
+                {"x": (("seed", "t"), [values] * 5)}, {"seed": range(5), "t": at}
+            )
             assert trajectories.compare(curve, same).checks[0].verdict == verdict
 
 
 def test_rounding_is_no_scatter():
     """Sums in another order."""
-    flat = xr.Dataset({"x": (("seed", "t"), 0.1 + 0.2 + np.zeros((12, 3)))}, {"t": [1.0, 2, 3]})
+    flat = xr.Dataset(
+        {"x": (("seed", "t"), 0.1 + 0.2 + np.zeros((12, 3)))}, {"t": [1.0, 2, 3]}
+    )
     flat.x[::5, 1] = 0.3
     curve = xr.Dataset({"x": ("t", [0.3, 0.3, 0.3])}, {"t": [1.0, 2, 3]})
     assert trajectories.compare(curve, flat).checks[0].verdict == "agrees"
@@ -303,7 +343,9 @@ def test_rounding_is_no_scatter():
 def test_sizes_whose_squares_leave_double_precision_are_refused(unit):
     """There a theory that is right failed, or was undecided."""
     curve = st.flow().solve(P, alpha=12)[["A"]]
-    runs = ensemble(st.flow().solve(P, alpha=12).isel(alpha=slice(0, None, 20)), 1.0)[["A"]]
+    runs = ensemble(st.flow().solve(P, alpha=12).isel(alpha=slice(0, None, 20)), 1.0)[
+        ["A"]
+    ]
     with pytest.raises(ParameterError, match="leave double precision; change its unit"):
         compare(unit * curve, unit * runs)
 
@@ -311,14 +353,20 @@ def test_sizes_whose_squares_leave_double_precision_are_refused(unit):
 @pytest.mark.parametrize("n", [-5.0, 0.0, np.nan])
 def test_published_means_of_no_students_are_refused(n):
     times = np.linspace(0, 1, 9)
-    means = tables.arrays({"t": times, "x": times, "x_std": 0 * times + 1, "x_n": 0 * times + n})
-    with pytest.raises(ParameterError, match="x_n, the number of students, go together"):
+    means = tables.arrays(
+        {"t": times, "x": times, "x_std": 0 * times + 1, "x_n": 0 * times + n}
+    )
+    with pytest.raises(
+        ParameterError, match="x_n, the number of students, go together"
+    ):
         compare(means[["x"]], means)
 
 
 def test_measured_sizes_whose_squares_leave_double_precision_are_refused(recwarn):
     """Their mean was undecided, with NumPy's warnings."""
     curve = st.flow().solve(P, alpha=12)
-    with pytest.raises(ParameterError, match=r"squares of 1.02272e\+200 leave double precision"):
+    with pytest.raises(
+        ParameterError, match=r"squares of 1.02272e\+200 leave double precision"
+    ):
         compare(curve[["A"]], 1e200 * ensemble(curve, 1.0, 6))
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

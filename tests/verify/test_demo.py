@@ -1,4 +1,6 @@
-"""What `make demo` prints: one message, in few lines, each of which says what was measured."""
+"""What `make demo` prints: one message, in few lines, each of which says what was
+measured.
+"""
 
 import re
 import warnings
@@ -8,8 +10,8 @@ import pytest
 from simulate.store import runs as store
 from theory import state_tracking
 from theory.state_tracking.single_students.levels import LEVELS
-from verify.checks import check_table
 from verify import demo, ensembles
+from verify.checks import check_table
 from verify.checks.check import estimated
 from verify.state_tracking import fidelity, gradients
 from verify.trajectories import compare
@@ -28,10 +30,16 @@ def printed(four, tmp_path_factory):
     folder, said, made = tmp_path_factory.mktemp("demo"), [], []
     collect = demo.report.collect
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo.students, "main", lambda words: store.write(four[1], words[-1]))
-        patch.setattr(gradients, "GRADIENTS", gradients.GRADIENTS[:2])  # which has its own tests
+        patch.setattr(
+            demo.students, "main", lambda words: store.write(four[1], words[-1])
+        )
+        patch.setattr(
+            gradients, "GRADIENTS", gradients.GRADIENTS[:2]
+        )  # which has its own tests
         patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
-        patch.setattr(demo.report, "collect", lambda *of: made.append(collect(*of)) or made[-1])
+        patch.setattr(
+            demo.report, "collect", lambda *of: made.append(collect(*of)) or made[-1]
+        )
         assert demo.main(["--folder", str(folder)]) == 0
     return said, {path.name for path in folder.iterdir()}, made[-1]
 
@@ -44,27 +52,40 @@ def test_what_the_table_tells_is_no_warning(four):
 
 
 def test_thirty_lines_that_fit(printed):
-    """Hundred columns; nothing undecided, no negative zero; files that lines name are there."""
+    """Hundred columns; nothing undecided, no negative zero; files that lines name are
+    there.
+    """
     lines, files, _ = printed
     assert len(lines) <= 30 and max(map(len, lines)) <= 100
-    text = re.sub(r"in /\S+", "", "\n".join(lines))  # without the folder, whose name may be any
+    text = re.sub(
+        r"in /\S+", "", "\n".join(lines)
+    )  # without the folder, whose name may be any
     assert "undecided" not in text and not re.search(r"-0(\.0+)?(?![\d.])", text)
     named = set(re.findall(r"\w+\.(?:nc|tex|txt|png)", text))
     assert len(named) >= 5 and named <= files
 
 
 def test_result_first_and_last(printed, four):
-    """Who learned when: the times of the students, and errors of both theories, as in the table."""
+    """Who learned when: the times of the students, and errors of both theories, as in
+    the table.
+    """
     lines, *_ = printed
     first, last = (k for k, line in enumerate(lines) if line.startswith("RESULT"))
     assert first <= 3 and last == len(lines) - 2
     p, runs = four
     times = fidelity.half_times(runs)
-    rows = [line.split() for line in lines[first:last] if re.match(r" +\d+ +\d+\.\d\d ", line)]
+    rows = [
+        line.split()
+        for line in lines[first:last]
+        if re.match(r" +\d+ +\d+\.\d\d ", line)
+    ]
     assert [row[1] for row in rows] == [f"{t:.2f}" for t in times]
     off = [
         fidelity.rms(
-            fidelity.half_times(state_tracking.predict(p, runs, level=x, accuracies=False)), times
+            fidelity.half_times(
+                state_tracking.predict(p, runs, level=x, accuracies=False)
+            ),
+            times,
         )
         for x in ("flow", fidelity.BEST)
     ]
@@ -73,15 +94,18 @@ def test_result_first_and_last(printed, four):
 
 
 def test_the_level_that_explains(four):
-    """S: off by tens of per cent where the training set is known by its size, not where its counts
-    are; the best level is right in all. Levels that do not describe the students are left out.
+    """S: off by tens of per cent where the training set is known by its size, not where
+    its counts are; the best level is right in all. Levels that do not describe the
+    students are left out.
     """
     p, runs = four
     off = fidelity.climb(p, runs)
     assert list(off) == list(fidelity.CLIMBED) and {*off} <= {*LEVELS}
     assert abs(off["disorder_counts"]["S"]) < 0.05 < 0.2 < abs(off["cavity"]["S"])
     assert max(map(abs, off[fidelity.BEST].values())) < 0.005
-    with_batches = runs.assign_attrs(parameters=p.replace(batch_size=64, unit="step").as_json())
+    with_batches = runs.assign_attrs(
+        parameters=p.replace(batch_size=64, unit="step").as_json()
+    )
     assert fidelity.climb(p, with_batches) == {}
 
 
@@ -107,12 +131,18 @@ def test_how_many_samples_decide():
     assert decided == -(-9 * len(needed) // 10) and size == needed[decided - 1]
     assert least == needed[0] < size
     text = check_table.table(rows)
-    words = f"decide {decided} of {len(needed)} undecided rows, {least} the first of them"
+    words = (
+        f"decide {decided} of {len(needed)} undecided rows, {least} the first of them"
+    )
     assert f"{size} samples (seeds) would {words}" in " ".join(text.split())
     assert not check_table.rows(rows)[0].startswith("check")  # a table without a row
     assert not any(line.endswith("undecided") for line in text.splitlines())
     never = [estimated("x", "e", 0.0, 0.0, 0.1, 4)]
-    assert check_table.enough(never) == (0, 0, 0) and "would decide" not in check_table.table(never)
+    assert check_table.enough(never) == (
+        0,
+        0,
+        0,
+    ) and "would decide" not in check_table.table(never)
 
 
 def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):
@@ -120,11 +150,17 @@ def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     p, runs = four
     made = compare(
-        state_tracking.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}), runs
+        state_tracking.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}),
+        runs,
     )
     head, _, *rows = check_table.rows(made.checks)[0].splitlines()
     assert head.split()[:2] == ["check", "where"]
-    assert rows[0].split()[:4] == ["A", "alpha", "=", made.checks[0].name.rpartition("= ")[2]]
+    assert rows[0].split()[:4] == [
+        "A",
+        "alpha",
+        "=",
+        made.checks[0].name.rpartition("= ")[2],
+    ]
 
 
 def test_rounding_to_zero_has_no_sign():

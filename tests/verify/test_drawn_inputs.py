@@ -1,9 +1,10 @@
-"""Inputs of strangers, drawn at random, against plain code of this file: tables as R, pandas,
-Excel, Weights & Biases and TensorBoard write them, curves with blanks, damaged stores,
-flows with functions and parameters of their own, and values of no sense at all.
+"""Inputs of strangers, drawn at random, against plain code of this file: tables as R,
+pandas, Excel, Weights & Biases and TensorBoard write them, curves with blanks, damaged
+stores, flows with functions and parameters of their own, and values of no sense at all.
 
-Every answer is right, or one line. Could see: a shifted column, a blank that is counted, a time of
-another order, a damaged run that is not named, a function of another meaning.
+Every answer is right, or one line. Could see: a shifted column, a blank that is
+counted, a time of another order, a damaged run that is not named, a function of another
+meaning.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from simulate.store import runs
 from simulate.associative_memory import factual_recall
-from theory.equations.equation import Equation
-from theory.dynamics.flow import Flow
-from theory.symbols.notation import symbol
+from simulate.store import runs
 from theory.call.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.equations.equation import Equation
+from theory.symbols.notation import symbol
 from verify.compare import tables
 from verify.compare.emergence import first_crossing
 from verify.compare.times import emergence_times
@@ -37,7 +38,9 @@ t, x, y, k = (symbol(name) for name in "txyk")
 def curves(rng, students, times):
     """Times and values of students, some of them blank."""
     t = np.sort(rng.choice(200, times, replace=False)) / 8
-    values = np.sin(t / rng.uniform(2, 9)) + 0.1 * rng.standard_normal((students, times))
+    values = np.sin(t / rng.uniform(2, 9)) + 0.1 * rng.standard_normal(
+        (students, times)
+    )
     kind = rng.integers(4)
     if kind == 1:
         values[rng.random(values.shape) < 0.3] = np.nan
@@ -80,7 +83,9 @@ def written(path, rng, form, t, values, names):
     elif form == "twice":
         pd.concat([long, long[:1]]).to_csv(path, index=False)
     else:
-        lines = long.to_csv(index=False, sep=" " if form == "spaces" else ",").split("\n")
+        lines = long.to_csv(index=False, sep=" " if form == "spaces" else ",").split(
+            "\n"
+        )
         lines[-2] += ",7" if form == "ragged" else ""
         path.write_text("\n".join(lines))
     return columns
@@ -92,12 +97,16 @@ BROKEN = ("comma", "twice", "spaces", "ragged")
 
 @pytest.mark.parametrize("form", WHOLE + BROKEN)
 def test_tables_as_programs_write_them(form, tmp_path):
-    """The numbers that were written, whatever their order; what is ambiguous is refused."""
+    """The numbers that were written, whatever their order; what is ambiguous is
+    refused.
+    """
     for seed in range(6):
         rng = np.random.default_rng(seed)
         students, times = rng.integers(2, 5), rng.integers(5, 9)
         t, values = curves(rng, students, times)
-        names = np.array([["ann", "bob", "eve", "kim"], [3, 1, 7, 5]][seed % 2][:students])
+        names = np.array(
+            [["ann", "bob", "eve", "kim"], [3, 1, 7, 5]][seed % 2][:students]
+        )
         path = tmp_path / f"{seed}.{'npz' if form == 'numpy' else 'csv'}"
         columns = written(path, rng, form, t, values, names)
         if form in BROKEN:
@@ -115,7 +124,9 @@ def test_tables_as_programs_write_them(form, tmp_path):
 
 
 def shuffled(rng, data):
-    """The same students in another order, of times, too, lazily loaded, with more beside them."""
+    """The same students in another order, of times, too, lazily loaded, with more
+    beside them.
+    """
     order = {d: rng.permutation(data.sizes[d]) for d in data.dims}
     data = data.isel(order).assign(note=("t", ["a"] * data.sizes["t"]))
     return [data, data.chunk(), data.transpose()][rng.integers(3)]
@@ -137,7 +148,9 @@ def test_times_of_curves_with_blanks_in_any_order():
     for seed in range(24):
         rng = np.random.default_rng(seed)
         t, values = curves(rng, rng.integers(1, 6), rng.integers(1, 15))
-        data = xr.Dataset({"x": (("seed", "t"), values)}, {"t": t, "seed": range(len(values))})
+        data = xr.Dataset(
+            {"x": (("seed", "t"), values)}, {"t": t, "seed": range(len(values))}
+        )
         found = emergence_times(shuffled(rng, data), data, x=0.25)
         side = -1 if "falling" in found.quantity.item() else 1
         for name, row in enumerate(values):
@@ -153,7 +166,9 @@ def test_verdicts_of_curves_with_blanks_in_any_order():
         t, values = curves(rng, rng.integers(1, 9), rng.integers(1, 15))
         if not np.isfinite(values).any():
             continue
-        data = xr.Dataset({"x": (("seed", "t"), values)}, {"t": t, "seed": range(len(values))})
+        data = xr.Dataset(
+            {"x": (("seed", "t"), values)}, {"t": t, "seed": range(len(values))}
+        )
         theory = xr.Dataset({"x": ("t", np.cos(t / 5))}, {"t": t})
         (row,) = compare(theory, shuffled(rng, data)).checks
         at = np.abs(t - float(row.name.rpartition("= ")[2])).argmin()
@@ -167,7 +182,9 @@ def test_verdicts_of_curves_with_blanks_in_any_order():
 
 DAMAGE = {
     "cut": lambda raw, rng: raw[: rng.integers(len(raw))],
-    "flipped": lambda raw, rng: raw[:99] + bytes([raw[99] ^ 1 << rng.integers(8)]) + raw[100:],
+    "flipped": lambda raw, rng: (
+        raw[:99] + bytes([raw[99] ^ 1 << rng.integers(8)]) + raw[100:]
+    ),
     "empty": lambda raw, rng: b"",
     "text": lambda raw, rng: b"step,loss\n0,1\n",
     "link": None,
@@ -183,7 +200,9 @@ def test_stores_with_damaged_files(tmp_path):
         some = dict(seeds=[0, 1, 2], store=tmp_path, progress=False, workers=1)
         factual_recall.train(p.replace(eta=eta), **some)
     files = sorted(tmp_path.glob("*/*.nc"))
-    assert [f for f in tmp_path.rglob("*") if f.is_file()] and not [*tmp_path.rglob("*.lock")]
+    assert [f for f in tmp_path.rglob("*") if f.is_file()] and not [
+        *tmp_path.rglob("*.lock")
+    ]
     whole = {f: (runs.read(f), f.read_bytes()) for f in files}
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -205,7 +224,9 @@ def test_stores_with_damaged_files(tmp_path):
             warnings.simplefilter("always")
             found = runs.open(tmp_path)
         left_out = [str(w.message) for w in caught if "left out" in str(w.message)]
-        assert len(left_out) == len(damaged) and not any("\n" in line for line in left_out)
+        assert len(left_out) == len(damaged) and not any(
+            "\n" in line for line in left_out
+        )
         for n, (file, (run, raw)) in enumerate(whole.items()):
             if n not in damaged:
                 setting = json.loads(run.attrs["configuration"])
@@ -219,10 +240,32 @@ def test_stores_with_damaged_files(tmp_path):
             file.exists() or file.write_bytes(raw)
 
 
-FUNCTIONS = [sp.erf, sp.atan, sp.airyai, sp.sech, sp.Abs, sp.fresnels, sp.LambertW, sp.loggamma]
-FUNCTIONS += [lambda a: sp.besselj(1, a), lambda a: sp.Max(a, 1), lambda a: sp.legendre(3, a)]
-FUNCTIONS += [lambda a: sp.harmonic(a, 2), lambda a: sp.uppergamma(2, a), sp.bernoulli, sp.coth]
-FUNCTIONS += [lambda a: sp.Mod(a, 2), lambda a: sp.RisingFactorial(a, 3), sp.dirichlet_eta]
+FUNCTIONS = [
+    sp.erf,
+    sp.atan,
+    sp.airyai,
+    sp.sech,
+    sp.Abs,
+    sp.fresnels,
+    sp.LambertW,
+    sp.loggamma,
+]
+FUNCTIONS += [
+    lambda a: sp.besselj(1, a),
+    lambda a: sp.Max(a, 1),
+    lambda a: sp.legendre(3, a),
+]
+FUNCTIONS += [
+    lambda a: sp.harmonic(a, 2),
+    lambda a: sp.uppergamma(2, a),
+    sp.bernoulli,
+    sp.coth,
+]
+FUNCTIONS += [
+    lambda a: sp.Mod(a, 2),
+    lambda a: sp.RisingFactorial(a, 3),
+    sp.dirichlet_eta,
+]
 
 
 def test_flows_of_drawn_functions_and_sweeps():
@@ -232,7 +275,9 @@ def test_flows_of_drawn_functions_and_sweeps():
         of = FUNCTIONS[seed](k + x**2 + sp.Rational(1, 2))
         plain = sp.Symbol("x"), sp.Symbol("k", positive=True)
         rates = {x: y - plain[0] ** 3, y: -plain[1] * x - y + t / 4}
-        flow = Flow("own", t, rates, {x: k, y: 0.5}, "own", "exact", observables={"of": of})
+        flow = Flow(
+            "own", t, rates, {x: k, y: 0.5}, "own", "exact", observables={"of": of}
+        )
         value = round(float(rng.uniform(0.2, 0.9)), 3)
         more = {"events": {"up": sp.Symbol("x", real=True) - y}, "at": [0.0, 1.0]}
         found = flow.solve({}, until=1.0, k=[value, 2.0], **more).isel(k=0)
@@ -245,11 +290,15 @@ def test_flows_of_drawn_functions_and_sweeps():
             atol=1e-13,
             dense_output=True,
         )
-        np.testing.assert_allclose([found.x[-1], found.y[-1]], exact.y[:, -1], rtol=1e-9)
+        np.testing.assert_allclose(
+            [found.x[-1], found.y[-1]], exact.y[:, -1], rtol=1e-9
+        )
         if np.isfinite(found.up):
             assert np.ptp(exact.sol(found.up.item())) < 1e-9
         end = {x: sp.Float(found.x[-1].item(), 30), k: sp.Float(value, 30)}
-        assert found.of[-1].item() == pytest.approx(float(of.subs(end).evalf(25)), rel=1e-11)
+        assert found.of[-1].item() == pytest.approx(
+            float(of.subs(end).evalf(25)), rel=1e-11
+        )
         exactly = Equation("of", x, of, "own", "exact").evaluate(
             {"x": found.x[-1].item(), "k": value}, modules="mpmath"
         )
@@ -259,15 +308,27 @@ def test_flows_of_drawn_functions_and_sweeps():
 
 
 def test_fixed_points_of_drawn_polynomials_are_all_there():
-    """SymPy with decimals gave three of nine in silence; against a search from 80 points."""
+    """SymPy with decimals gave three of nine in silence; against a search from 80
+    points.
+    """
     terms = [sp.S.One, x, y, x * y, x**2, y**2, x**3, y**3]
     for seed in range(8):
         rng = np.random.default_rng(seed)
         rates = [
-            sum(round(rng.uniform(-1, 1), 2) * terms[i] for i in rng.choice(8, 3, replace=False))
+            sum(
+                round(rng.uniform(-1, 1), 2) * terms[i]
+                for i in rng.choice(8, 3, replace=False)
+            )
             for _ in range(2)
         ]
-        flow = Flow("own", t, dict(zip((x, y), rates, strict=True)), {x: 1, y: 1}, "own", "exact")
+        flow = Flow(
+            "own",
+            t,
+            dict(zip((x, y), rates, strict=True)),
+            {x: 1, y: 1},
+            "own",
+            "exact",
+        )
         with warnings.catch_warnings(action="ignore"):
             points = flow.fixed_points()
         found = np.array([[float(p[z]) for z in (x, y)] for p in points if len(p) > 1])
@@ -280,9 +341,33 @@ def test_fixed_points_of_drawn_polynomials_are_all_there():
                 assert np.abs(found - end.x).max(1).min() < 1e-6, (seed, end.x)
 
 
-JUNK = [None, -1, np.nan, "x", [1, 2], {"x": 1}, {x: None}, 1j, sp.oo, sp.Matrix([x]), object()]
-JUNK += [10**400, 5e-324, np.timedelta64(1, "s"), np.ma.masked, float, sp.true, [[1], [2, 3]]]
-JUNK += [xr.Dataset({"x": ("t", [1.0, 2.0])}), np.array([None]), sp.Derivative(sp.Function("f")(x))]
+JUNK = [
+    None,
+    -1,
+    np.nan,
+    "x",
+    [1, 2],
+    {"x": 1},
+    {x: None},
+    1j,
+    sp.oo,
+    sp.Matrix([x]),
+    object(),
+]
+JUNK += [
+    10**400,
+    5e-324,
+    np.timedelta64(1, "s"),
+    np.ma.masked,
+    float,
+    sp.true,
+    [[1], [2, 3]],
+]
+JUNK += [
+    xr.Dataset({"x": ("t", [1.0, 2.0])}),
+    np.array([None]),
+    sp.Derivative(sp.Function("f")(x)),
+]
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=range(len(JUNK)))

@@ -13,25 +13,33 @@ from verify.state_tracking.timescales import onset_fit
 
 def curves(*rows):
     return xr.DataArray(
-        np.array(rows, float), dims=("seed", "alpha"), coords={"alpha": [0.0, 1.0, 2.0, 4.0]}
+        np.array(rows, float),
+        dims=("seed", "alpha"),
+        coords={"alpha": [0.0, 1.0, 2.0, 4.0]},
     )
 
 
 def test_linear_interpolation_and_censoring():
     found = first_crossing(
-        curves([0, 0.25, 0.75, 1], [0, 0.1, 0.2, 0.3], [0.6, 1, 1, 1], [0, 0.5, 0.4, 1]), 0.5
+        curves(
+            [0, 0.25, 0.75, 1], [0, 0.1, 0.2, 0.3], [0.6, 1, 1, 1], [0, 0.5, 0.4, 1]
+        ),
+        0.5,
     )
     assert found.values == pytest.approx([1.5, np.nan, 0.0, 1.0], nan_ok=True)
     assert "1 of 4 seeds censored: not before 4" in found.summary("t")
 
 
 def test_all_censored_is_said():
-    assert first_crossing(curves([0, 0, 0, 0]), 0.5).summary("t") == "t: no seed emerged before 4"
+    assert (
+        first_crossing(curves([0, 0, 0, 0]), 0.5).summary("t")
+        == "t: no seed emerged before 4"
+    )
 
 
 def test_interval_covers_the_mean_as_often_as_it_says():
-    """95% of 400 intervals from normal times; binomial standard error 1.1%, so 90.6% is four of
-    them below.
+    """95% of 400 intervals from normal times; binomial standard error 1.1%, so 90.6% is
+    four of them below.
     """
     rng = np.random.default_rng(1)
     hits = 0
@@ -42,11 +50,13 @@ def test_interval_covers_the_mean_as_often_as_it_says():
 
 
 def test_interval_of_two_times():
-    """Student's t of one degree of freedom is Cauchy's law: half of it lies within one standard
-    error of the mean.
+    """Student's t of one degree of freedom is Cauchy's law: half of it lies within one
+    standard error of the mean.
     """
     # Quantiles of SciPy 1.14 are known to eleven digits.
-    assert Times(np.array([1.0, 3.0]), 9.0).interval(0.5) == pytest.approx((1, 3), rel=1e-9)
+    assert Times(np.array([1.0, 3.0]), 9.0).interval(0.5) == pytest.approx(
+        (1, 3), rel=1e-9
+    )
 
 
 def test_onset_fit_recovers_the_flow_coefficient():
@@ -55,7 +65,9 @@ def test_onset_fit_recovers_the_flow_coefficient():
     alpha = np.linspace(0, 0.3, 31)
     curve = flow().solve(p, at=alpha, alpha=0.3)
     exact = equations()["onset_coefficient"].evaluate(p.values())
-    assert onset_fit(alpha, curve.A.values, 0.3, degree=5)[1] == pytest.approx(exact, rel=1e-5)
+    assert onset_fit(alpha, curve.A.values, 0.3, degree=5)[1] == pytest.approx(
+        exact, rel=1e-5
+    )
     assert onset_fit(alpha, 1.05 * curve.A.values, 0.3, degree=5)[1] == pytest.approx(
         exact, rel=1e-5
     )  # scale drops out

@@ -1,5 +1,5 @@
-"""A wrong sign or factor in any equation is detected by the checks of `verify.gradients` that cite
-it, for every model.
+"""A wrong sign or factor in any equation is detected by the checks of
+`verify.gradients` that cite it, for every model.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from simulate.training.pool import one_thread
 from theory.call.parameters import ParameterError
 from theory.models.registry import MODELS
 from verify.checks.check import failed
-from verify.induction_heads import gradients
 from verify.checks.report import groups_of
+from verify.induction_heads import gradients
 
 # By model and group of checks, the equations that it holds.
 COVERS = json.loads((Path(__file__).parents[1] / "golden/covers.json").read_text())
-WITH_GRADIENTS = {m.name: m for model in MODELS.values() for m in model.offering("gradients")}
+WITH_GRADIENTS = {
+    m.name: m for model in MODELS.values() for m in model.offering("gradients")
+}
 COVERING = {
     name: m
     for name, m in WITH_GRADIENTS.items()
@@ -46,8 +48,8 @@ LEAST = 0.05  # relative fault that must be seen
 
 
 def half_of_them():
-    """Every equation by one fault, sign and factor taking turns; by the other with the slow
-    tests.
+    """Every equation by one fault, sign and factor taking turns; by the other with the
+    slow tests.
     """
     for k, (name, group, equation) in enumerate(CASES):
         for kind in ("factor", "sign"):
@@ -64,7 +66,9 @@ def half_of_them():
 
 @functools.cache
 def found(name):
-    """All rows of a model's groups on the equations as they are; the table is the same for all."""
+    """All rows of a model's groups on the equations as they are; the table is the same
+    for all.
+    """
     table = COVERING[name].wing("theory").equations()
     with one_thread():
         return {group: group(table) for group in covers(name)}
@@ -75,13 +79,18 @@ def cite(rows, equation):
     return [
         c
         for c in rows
-        if any(fnmatch.fnmatchcase(equation, cited) for cited in re.split(r",\s*", c.equation))
+        if any(
+            fnmatch.fnmatchcase(equation, cited)
+            for cited in re.split(r",\s*", c.equation)
+        )
     ] or rows
 
 
 @pytest.fixture(autouse=True)
 def before(name):
-    """Rows of the equations as they are, made before a test, whichever of them runs first."""
+    """Rows of the equations as they are, made before a test, whichever of them runs
+    first.
+    """
     found(name)
 
 
@@ -96,22 +105,28 @@ def quick(monkeypatch):
 @pytest.mark.filterwarnings("ignore:invalid value")  # a negative time
 @pytest.mark.parametrize(("name", "group", "equation", "kind"), list(half_of_them()))
 def test_injected_fault_is_caught(name, group, equation, kind, quick):
-    """The factor is beyond the sharpest of the equation's rows by twice its tolerance (sampled: its
-    resolution), at least 5%.
+    """The factor is beyond the sharpest of the equation's rows by twice its tolerance
+    (sampled: its resolution), at least 5%.
     """
     table = COVERING[name].wing("theory").equations()
     factor = (
         -1
         if kind == "sign"
-        else 1 + max(LEAST, 2 * min(c.detectable for c in cite(found(name)[group], equation)))
+        else 1
+        + max(LEAST, 2 * min(c.detectable for c in cite(found(name)[group], equation)))
     )
-    faulty = {**table, equation: replace(table[equation], rhs=factor * table[equation].rhs)}
+    faulty = {
+        **table,
+        equation: replace(table[equation], rhs=factor * table[equation].rhs),
+    }
     with one_thread():
         try:
             rows = cite(group(faulty), equation)
         except ParameterError:  # a time below zero, say: the command stops
             return
-    assert "FAIL" in {c.verdict for c in rows}, f"{equation} times {factor} went unnoticed"
+    assert "FAIL" in {c.verdict for c in rows}, (
+        f"{equation} times {factor} went unnoticed"
+    )
 
 
 @pytest.mark.parametrize("name", COVERING)
@@ -137,13 +152,13 @@ LEAST_ROWS = {
 }
 
 
-# What must be held against autograd: what descends, is a derivative or a rate. The inner problem of
-# induction heads is a limit, tested symbolically.
+# What must be held against autograd: what descends, is a derivative or a rate. The
+# inner problem of induction heads is a limit, tested symbolically.
 DERIVATIVES = {
     "state_tracking": lambda n: (
         n.startswith(("d", "update", "delta", "softmax"))
-        # A size; the update of a group's pair, and what follows for weight decay (test_decay), have
-        # tests of their own.
+        # A size; the update of a group's pair, and what follows for weight decay
+        # (test_decay), have tests of their own.
         and n not in ("d_g", "delta_S_ab", "dU_dalpha", "dW_Q2_dalpha", "dW_K2_dalpha")
         and not n.startswith("decay_")
     ),
@@ -153,8 +168,12 @@ DERIVATIVES = {
     "positional_semantic": lambda n: (
         n in ("S_12", "S_21", "sentence_loss", "objective")
     ),  # what students descend on
-    "associative_memory.factual_recall": lambda n: n.startswith(("dw_", "ddelta_", "loss_")),
-    "associative_memory.gradient_memory": lambda n: n.startswith(("gradient_", "score_", "step_")),
+    "associative_memory.factual_recall": lambda n: n.startswith(
+        ("dw_", "ddelta_", "loss_")
+    ),
+    "associative_memory.gradient_memory": lambda n: n.startswith(
+        ("gradient_", "score_", "step_")
+    ),
     "linear_attention.merged": lambda n: n in ("loss", "force") or n.endswith("_dt"),
     "linear_attention.separate": lambda n: n.endswith("_dt"),
 }
@@ -171,8 +190,8 @@ def test_every_derivative_is_covered(name):
     assert wanted and wanted <= held
 
 
-# Ids that rows of different equations share: the same statement for both masks, several laws of
-# drawing, or queries.
+# Ids that rows of different equations share: the same statement for both masks, several
+# laws of drawing, or queries.
 SHARED = {
     "state_tracking": {"update_of_R", "update_of_S", "mean_teacher_overlap"},
     "induction_heads": {
@@ -190,12 +209,14 @@ SHARED = {
 
 @pytest.mark.parametrize("name", COVERING)
 def test_ids_tell_equations_apart(name):
-    """A ledger cites a row by its id: rows of one command that share it hold the same equation, but
-    for those listed.
+    """A ledger cites a row by its id: rows of one command that share it hold the same
+    equation, but for those listed.
     """
     cited: dict[str, set[str]] = {}
     for group in found(name).values():
         for c in group:
             cited.setdefault(c.id, set()).add(c.equation)
     assert all(cited)
-    assert {i for i, equations in cited.items() if len(equations) > 1} <= SHARED.get(name, set())
+    assert {i for i, equations in cited.items() if len(equations) > 1} <= SHARED.get(
+        name, set()
+    )

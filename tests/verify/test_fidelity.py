@@ -1,5 +1,5 @@
-"""Levels of theory: correctness of the errors, and improvement by every level on the shipped
-ensembles.
+"""Levels of theory: correctness of the errors, and improvement by every level on the
+shipped ensembles.
 """
 
 import re
@@ -56,7 +56,8 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
     monkeypatch.setattr(ladder_checks.Start, "measured", lambda runs: None)
     found = [ladder_checks.scatter("any") for _ in range(200)]
     z = [(c.measured - c.predicted) / c.standard_error for c in found]
-    # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved logarithm.
+    # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved
+    # logarithm.
     assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
 
 
@@ -84,24 +85,30 @@ def test_shipped_ensembles_are_what_their_setting_says(name):
 def test_a_shipped_seed_can_be_trained_again(tmp_path):
     """The first epochs of a seed of the demo setting, here and in the file."""
     p, runs = ensemble.shipped("demo")
-    again = train(p, alpha=0.4, seeds=[3], store=tmp_path, progress=False, workers=1).sel(seed=3)
+    again = train(
+        p, alpha=0.4, seeds=[3], store=tmp_path, progress=False, workers=1
+    ).sel(seed=3)
     stored = runs.sel(seed=3).isel(alpha=slice(0, 3))
     for name in ("A", "R", "S", "zeta", "loss", "variance_other"):
         # Single precision on both sides, in the training and in the file.
-        assert again[name].values[:3] == pytest.approx(stored[name].values, rel=1e-5, abs=1e-6), (
-            name
-        )
+        assert again[name].values[:3] == pytest.approx(
+            stored[name].values, rel=1e-5, abs=1e-6
+        ), name
 
 
 def test_variances_are_compared_at_equal_attention():
-    """A theory of three times whose variance is linear in A: students on that line are met
-    wherever they lie, on a line 10% higher nowhere.
+    """A theory of three times whose variance is linear in A: students on that line are
+    met wherever they lie, on a line 10% higher nowhere.
     """
-    theory = xr.Dataset({"A": ("alpha", [0.0, 0.5, 1.0]), "v": ("alpha", [1.0, 2.0, 3.0])})
+    theory = xr.Dataset(
+        {"A": ("alpha", [0.0, 0.5, 1.0]), "v": ("alpha", [1.0, 2.0, 3.0])}
+    )
     A = np.array([0.1, 0.3, 0.6, 0.8, 0.99])
     for factor in (1.0, 1.1):
         run = xr.Dataset({"A": ("alpha", A), "v": ("alpha", factor * (1 + 2 * A))})
-        assert measured._at_equal_A(theory, run, "v") == pytest.approx(1 - 1 / factor, abs=1e-14)
+        assert measured._at_equal_A(theory, run, "v") == pytest.approx(
+            1 - 1 / factor, abs=1e-14
+        )
 
 
 def test_a_perfect_theory_has_no_error(table_1):
@@ -114,19 +121,24 @@ def test_a_late_theory_is_found_late(table_1):
     p, runs = table_1
     found = measured.judge(p, shifted(runs, 0.1), runs)
     half = measured.first_crossing(runs.A, 0.5).values
-    # Curves move rigidly: the crossing does so too, up to linear interpolation between evaluations
-    # 0.05 apart.
+    # Curves move rigidly: the crossing does so too, up to linear interpolation between
+    # evaluations 0.05 apart.
     assert found.errors["half_time"] == pytest.approx(0.1 / half, rel=0.02)
     assert (
         found.errors["at_equal_A"] < 0.01
     ).all()  # what is compared at equal attention does not see a shift
     value, error = found.summary("half_time")
-    assert value == pytest.approx(np.sqrt(np.mean((0.1 / half) ** 2)), rel=0.02) and error > 0
+    assert (
+        value == pytest.approx(np.sqrt(np.mean((0.1 / half) ** 2)), rel=0.02)
+        and error > 0
+    )
 
 
 def test_a_wrong_variance_is_found(table_1):
     p, runs = table_1
-    found = measured.judge(p, runs.assign(variance_other=runs.variance_other * 1.05), runs)
+    found = measured.judge(
+        p, runs.assign(variance_other=runs.variance_other * 1.05), runs
+    )
     assert found.errors["variance_other"] == pytest.approx(
         0.05, rel=1e-4
     )  # stored in single precision
@@ -142,12 +154,18 @@ def test_a_theory_that_never_emerges_says_never(table_1):
 
 
 def test_standard_errors_are_those_of_leaving_out_a_seed():
-    """Of every cell of a table, read back from its text: value and standard error in its unit."""
+    """Of every cell of a table, read back from its text: value and standard error in
+    its unit.
+    """
     random = np.random.default_rng(0)
-    errors = {name: 0.2 + 0.1 * random.standard_normal(300) for name in measured.MEASURES}
+    errors = {
+        name: 0.2 + 0.1 * random.standard_normal(300) for name in measured.MEASURES
+    }
     table = fidelity.rows({"level": Fidelity(errors, 1.0, 1.0)})
     for (name, values), (_, cell) in zip(errors.items(), table, strict=True):
-        mean = np.mean if name in measured.ABSOLUTE else lambda x: np.sqrt(np.mean(x**2))
+        mean = (
+            np.mean if name in measured.ABSOLUTE else lambda x: np.sqrt(np.mean(x**2))
+        )
         without = [mean(np.delete(values, k)) for k in range(values.size)]
         error = np.std(without) * np.sqrt(values.size - 1)
         number, digits, unit = re.fullmatch(r"([\d.]+)\((\d+)\)(%?)", cell).groups()
@@ -159,20 +177,24 @@ def test_standard_errors_are_those_of_leaving_out_a_seed():
 
 
 def test_scatter_and_shares_are_those_of_the_curves(table_1):
-    """Three draws of a late theory: scatter relative to their own mean time; shares of evaluations
-    by a loop, of the unpaired standard error under its name.
+    """Three draws of a late theory: scatter relative to their own mean time; shares of
+    evaluations by a loop, of the unpaired standard error under its name.
     """
     p, runs = table_1
     late = (0.1, 0.3, 0.5)
     found = measured.judge(p, xr.concat([shifted(runs, x) for x in late], "draw"), runs)
     half = measured.first_crossing(runs.A, 0.5).values
     scatter = np.std(late, ddof=1) / (half + np.mean(late))
-    assert found.scatter["half_time"] == pytest.approx(np.sqrt(np.mean(scatter**2)), rel=0.03)
+    assert found.scatter["half_time"] == pytest.approx(
+        np.sqrt(np.mean(scatter**2)), rel=0.03
+    )
     theory = np.mean([shifted(runs, x).rollout_accuracy.values for x in late], 0)
     students, inside, paired = runs.rollout_accuracy.values, 0, 0
     for ours, theirs in zip(theory.T, students.T, strict=True):
         gap, floor = ours - theirs, 0.5 / ensemble.TESTED
-        errors = [max(np.std(x, ddof=1) / np.sqrt(len(gap)), floor) for x in (theirs, gap)]
+        errors = [
+            max(np.std(x, ddof=1) / np.sqrt(len(gap)), floor) for x in (theirs, gap)
+        ]
         inside += abs(np.mean(gap)) <= errors[0]
         paired += abs(np.mean(gap)) <= errors[1]
     told = found.as_dict()
@@ -198,15 +220,21 @@ def test_counts_are_those_of_a_seed_without_pairs_and_matrices():
     runs = runs.isel(seed=slice(0, 1))
     whole = Realisation.of(p, runs)
     (counts,) = LEVELS["disorder_counts"].known(p, runs, Start.measured(runs))
-    assert (counts.share == whole.share).all() and (counts.teachers == whole.teachers).all()
+    assert (counts.share == whole.share).all() and (
+        counts.teachers == whole.teachers
+    ).all()
     assert whole.pairs is not None and counts.pairs is None
     assert (counts.M != whole.M).all()
 
 
 def test_single_training_sets_are_followed(monkeypatch):
-    """Reduced to one draw of three seeds; with the counts of another draw the check fails."""
+    """Reduced to one draw of three seeds; with the counts of another draw the check
+    fails.
+    """
     p, runs = ensemble.shipped("draws_2048")
-    few = runs.isel(seed=slice(0, 3), data_draw=slice(1, 2)).assign_coords(data_draw=[1])
+    few = runs.isel(seed=slice(0, 3), data_draw=slice(1, 2)).assign_coords(
+        data_draw=[1]
+    )
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, few))
     check = ladder_checks.each_training_set("draws_2048")
     assert check.verdict == "agrees" and check.measured < 4e-3
@@ -229,8 +257,11 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     ensemble.renew("cpu", progress=False)
     (p, one), (_, drawn) = (ensemble.shipped(name) for name in settings)
     assert p == tiny.run_to(1.0) and one.sizes["seed"] == 2
-    assert drawn.A.dims == ("data_draw", "seed", "alpha") and drawn.sizes["data_draw"] == 2
-    # A draw moves the training set only: the start is the seed's, the rest of the curve is not.
+    assert (
+        drawn.A.dims == ("data_draw", "seed", "alpha") and drawn.sizes["data_draw"] == 2
+    )
+    # A draw moves the training set only: the start is the seed's, the rest of the curve
+    # is not.
     first, last = (drawn.A.isel(alpha=k).values for k in (0, -1))
     assert (first == first[0]).all() and len({tuple(row) for row in last}) == 2
     assert drawn.A.isel(data_draw=0).values.tobytes() == one.A.values.tobytes()

@@ -1,5 +1,5 @@
-"""Foreign files and streams: any input to ``--runs`` or ``--text`` ends with a one-line error that
-names it.
+"""Foreign files and streams: any input to ``--runs`` or ``--text`` ends with a one-line
+error that names it.
 """
 
 import functools
@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate.store import runs, storage
 from simulate.associative_memory import __main__ as memories
 from simulate.associative_memory import factual_recall
 from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
-from theory.models import registry
+from simulate.store import runs, storage
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.runtime import memory, sealed
 from verify import timescales, trajectories
 
@@ -32,13 +32,20 @@ MODELS = [m.name for m in registry.MODELS.values() if "timescales" in m.checks]
 
 @pytest.fixture(scope="module")
 def ensembles(tmp_path_factory):
-    """A tiny ensemble of a model that is compared with one, as the file a user would have."""
+    """A tiny ensemble of a model that is compared with one, as the file a user would
+    have.
+    """
     store, short = tmp_path_factory.mktemp("store"), dict(steps=2, eval_every=1)
-    tracking = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2)
+    tracking = Parameters(
+        N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2
+    )
     making = {
         "state_tracking": (train, tracking),
         "induction_heads": (train_heads, Heads(N=2, D=4, batch_size=8, **short)),
-        "associative_memory": (factual_recall.train, factual_recall.Parameters(**short)),
+        "associative_memory": (
+            factual_recall.train,
+            factual_recall.Parameters(**short),
+        ),
     }
     assert set(making) == set(MODELS)
 
@@ -95,7 +102,10 @@ ATTRIBUTES = [
     ("change", "named", "model"),
     [
         pytest.param(
-            *wrong, model, id=f"{k}-{model}", marks=[pytest.mark.slow] * (n != k % len(MODELS))
+            *wrong,
+            model,
+            id=f"{k}-{model}",
+            marks=[pytest.mark.slow] * (n != k % len(MODELS)),
         )
         for k, wrong in enumerate(ATTRIBUTES)
         for n, model in enumerate(MODELS)
@@ -109,7 +119,9 @@ def test_attributes_of_another_kind(ensembles, tmp_path, model, change, named):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_variable_is_asked_for(ensembles, tmp_path, model):
-    """Some of them left out, one cut along a dimension, or of text, one after the other."""
+    """Some of them left out, one cut along a dimension, or of text, one after the
+    other.
+    """
     whole = ensembles(model)
     asked = [
         str(n)
@@ -126,7 +138,10 @@ def test_every_variable_is_asked_for(ensembles, tmp_path, model):
         (whole[name].astype(str), "no numbers"),
     ):
         runs.write(whole.assign({name: changed}), tmp_path / "a.nc")
-        assert f"variable {name}" in (line := refused(tmp_path / "a.nc", model)) and said in line
+        assert (
+            f"variable {name}" in (line := refused(tmp_path / "a.nc", model))
+            and said in line
+        )
     time = "alpha" if model == "state_tracking" else "t"
     runs.write(whole.isel({time: slice(None, None, -1)}), tmp_path / "a.nc")
     assert f"coordinate {time} does not increase" in refused(tmp_path / "a.nc", model)
@@ -140,7 +155,9 @@ def test_lengths_follow_from_the_parameters(ensembles, tmp_path):
     )
 
 
-@pytest.mark.parametrize("path", ["/", "/dev/null", "/dev/zero", "/proc", "/nowhere/at/all.nc"])
+@pytest.mark.parametrize(
+    "path", ["/", "/dev/null", "/dev/zero", "/proc", "/nowhere/at/all.nc"]
+)
 def test_what_is_no_store(path):
     """No tree is walked: / answers as fast as an empty folder."""
     refused(path, "state_tracking")
@@ -148,7 +165,9 @@ def test_what_is_no_store(path):
 
 def test_a_tree_is_not_walked(tmp_path, ensembles):
     """A run three folders down belongs to another store."""
-    runs.write(ensembles("state_tracking"), tmp_path / "a" / "b" / "c" / "seed-00000.nc")
+    runs.write(
+        ensembles("state_tracking"), tmp_path / "a" / "b" / "c" / "seed-00000.nc"
+    )
     assert "no finished runs" in refused(tmp_path, "state_tracking")
 
 
@@ -178,8 +197,8 @@ def test_a_file_larger_than_memory_is_not_read(tmp_path):
 
 
 def bomb(path, **sizes):
-    """A file that says to hold numbers, and has no place for them: HDF5 keeps none that are all the
-    same.
+    """A file that says to hold numbers, and has no place for them: HDF5 keeps none that
+    are all the same.
     """
     with netCDF4.Dataset(path, "w") as file:
         for name, size in sizes.items():
@@ -197,7 +216,9 @@ def test_a_file_that_unpacks_to_more_than_was_packed_is_not_read(tmp_path, ensem
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     line = refused(tmp_path / "seed-00000.nc", "state_tracking")
     assert "hold 2.98 GiB, more than can be packed" in line
-    runs.write(ensembles("state_tracking").isel(seed=0, drop=True), tmp_path / "seed-00001.nc")
+    runs.write(
+        ensembles("state_tracking").isel(seed=0, drop=True), tmp_path / "seed-00001.nc"
+    )
     one = runs.read(tmp_path / "seed-00001.nc")
     runs.write(one.assign_attrs(seed=1), tmp_path / "seed-00001.nc")
     with pytest.warns(UserWarning, match="seed-00000.nc.*left out"):
@@ -211,7 +232,9 @@ def test_a_nested_attribute_does_not_break_its_folder(ensembles, tmp_path, name)
     one = ensembles("state_tracking").isel(seed=0, drop=True).assign_attrs(seed=0)
     runs.write(one, tmp_path / "seed-00000.nc")
     runs.write(one.assign_attrs({name: NESTED, "seed": 1}), tmp_path / "seed-00001.nc")
-    with pytest.warns(UserWarning, match=f"{name} is not a JSON object; left out") as caught:
+    with pytest.warns(
+        UserWarning, match=f"{name} is not a JSON object; left out"
+    ) as caught:
         assert runs.open(tmp_path).seed.values.tolist() == [0]
     assert len(caught) == 1 and "\n" not in str(caught[0].message)
 
@@ -219,7 +242,9 @@ def test_a_nested_attribute_does_not_break_its_folder(ensembles, tmp_path, name)
 @pytest.mark.slow
 def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
     """Lazily opened, the numbers are the same; without dask it is refused."""
-    p = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2)
+    p = Parameters(
+        N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2
+    )
     for eta in (0.25, 0.5):
         train(p.replace(eta=eta), seeds=[0, 1], store=tmp_path, **ALONE)
     whole = runs.open(tmp_path)
@@ -252,10 +277,15 @@ cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={f
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    os.getuid() != 0, reason="only root can become nobody; others cannot write here anyway"
+    os.getuid() != 0,
+    reason="only root can become nobody; others cannot write here anyway",
 )
-@pytest.mark.parametrize(("command", "out"), [("sweep", "store"), ("single", "file.nc")])
-def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(tmp_path, command, out):
+@pytest.mark.parametrize(
+    ("command", "out"), [("sweep", "store"), ("single", "file.nc")]
+)
+def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(
+    tmp_path, command, out
+):
     """As a user without rights, in a folder of another's."""
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
@@ -275,7 +305,9 @@ def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(tmp_path
     )
 
 
-def test_a_run_of_a_store_without_its_attributes_is_named_and_left_out(ensembles, tmp_path):
+def test_a_run_of_a_store_without_its_attributes_is_named_and_left_out(
+    ensembles, tmp_path
+):
     one = ensembles("state_tracking").isel(seed=0, drop=True)
     text = one.attrs["configuration"]
     for k, attrs in enumerate(

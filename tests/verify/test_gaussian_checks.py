@@ -1,4 +1,6 @@
-"""Checks on Gaussian data pass at reduced size, and fail with a fault in their equations."""
+"""Checks on Gaussian data pass at reduced size, and fail with a fault in their
+equations.
+"""
 
 import functools
 from dataclasses import replace
@@ -7,8 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.induction_heads.all_weights import gaussian as law
 from theory.induction_heads.all_weights import descent
+from theory.induction_heads.all_weights import gaussian as law
 from verify.induction_heads import gaussian
 
 
@@ -25,7 +27,9 @@ def faulty(monkeypatch):
 
 
 def test_loss_to_first_order(monkeypatch, faulty):
-    """At reduced size, which sees a tenth; twice a variance is seen, of each of the three."""
+    """At reduced size, which sees a tenth; twice a variance is seen, of each of the
+    three.
+    """
     drawn = {}
 
     def once(theta, size, D, groups, draws, of=gaussian.excess):
@@ -38,7 +42,9 @@ def test_loss_to_first_order(monkeypatch, faulty):
     assert all(c.within for c in gaussian.loss_to_first_order(groups=16, draws=500))
     for name in ("other", "own", "swapped"):
         faulty(f"gram_variance_{name}", 2)
-        assert not all(c.within for c in gaussian.loss_to_first_order(groups=16, draws=500)), name
+        assert not all(
+            c.within for c in gaussian.loss_to_first_order(groups=16, draws=500)
+        ), name
 
 
 def test_law(monkeypatch, faulty):
@@ -52,7 +58,9 @@ def test_law(monkeypatch, faulty):
     monkeypatch.setattr(
         descent,
         "times",
-        lambda size, query, speed, rtol: flow(size, query, speed["alpha_1"] ** 0.5, rtol),
+        lambda size, query, speed, rtol: flow(
+            size, query, speed["alpha_1"] ** 0.5, rtol
+        ),
     )
     assert all(c.within for c in gaussian.against_law(128))
     for query, tolerance in gaussian.TOLERANCES.items():
@@ -73,8 +81,8 @@ def test_gradient_of_the_coefficient():
 
 
 def test_descent_tends_to_the_flow(monkeypatch):
-    """Order zero at two rates, extrapolated to rate zero, is the flow with its two speeds; also
-    where it takes several N^2.
+    """Order zero at two rates, extrapolated to rate zero, is the flow with its two
+    speeds; also where it takes several N^2.
     """
 
     def compared(D, size):
@@ -92,8 +100,9 @@ def test_descent_tends_to_the_flow(monkeypatch):
 
 @pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.05, False)])
 def test_students_are_held_to_the_descent(monkeypatch, late, agrees):
-    """Runs that drop with the descent, some permille apart, agree; five percent later they do
-    not; and order zero would not have agreed. Small batches drop later: extrapolated, they agree.
+    """Runs that drop with the descent, some permille apart, agree; five percent later
+    they do not; and order zero would not have agreed. Small batches drop later:
+    extrapolated, they agree.
     """
     monkeypatch.setattr(gaussian, "DIMENSIONS", (16,))
     monkeypatch.setattr(gaussian, "SIZE", 2)
@@ -102,10 +111,13 @@ def test_students_are_held_to_the_descent(monkeypatch, late, agrees):
 
     def train(p, seeds):
         at = p.eval_every * np.arange(p.steps // p.eval_every + 1)
-        drops = [predicted * (1 + late + 4 / p.batch_size + 2e-3 * (s - 4.5)) for s in seeds]
+        drops = [
+            predicted * (1 + late + 4 / p.batch_size + 2e-3 * (s - 4.5)) for s in seeds
+        ]
         curves = [np.interp(at, [0, d, 2 * d], [1, 0.5, 0]) for d in drops]
         return xr.Dataset(
-            {"loss": (("seed", "t"), curves)}, coords={"t": at * p.time_per_step, "seed": seeds}
+            {"loss": (("seed", "t"), curves)},
+            coords={"t": at * p.time_per_step, "seed": seeds},
         )
 
     monkeypatch.setattr(gaussian, "train", train)
@@ -128,7 +140,9 @@ def test_students_of_the_default_sizes_off_by_five_per_cent_fail(off, monkeypatc
         t = np.linspace(0, 1.25 * drop, 500)
         spread = 1 + 1e-3 * np.linspace(-1, 1, len(list(seeds)))
         loss = 1 - 0.5 * (t / (drop * spread[:, None])) ** 8
-        return xr.Dataset({"loss": (("seed", "t"), loss)}, {"t": t, "seed": list(seeds)})
+        return xr.Dataset(
+            {"loss": (("seed", "t"), loss)}, {"t": t, "seed": list(seeds)}
+        )
 
     monkeypatch.setattr(gaussian, "train", train)
     monkeypatch.setattr(gaussian, "all_weights_times", predicted)

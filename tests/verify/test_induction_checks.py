@@ -1,21 +1,23 @@
-"""Checks of the induction-head model: laws, network, hypotheses, controls, and commands."""
+"""Checks of the induction-head model: laws, network, hypotheses, controls, and
+commands.
+"""
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 from simulate.induction_heads import Parameters
+from theory.call.parameters import ParameterError
 from theory.induction_heads import predict
 from theory.induction_heads.parameters import StandardParameters
-from theory.call.parameters import ParameterError
 from theory.models.registry import find
-from verify.checks import ensemble_source
 from verify import timescales as command
+from verify.checks import ensemble_source
 from verify.checks.check import failed
+from verify.checks.report import Request
 from verify.compare.emergence import power
 from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
-from verify.checks.report import Request
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -56,8 +58,8 @@ def test_a_wrong_constant_is_caught(monkeypatch):
 
 
 def test_powers_and_limits():
-    """Exponents of powers, seed by seed, one of which does not reach every event; the limit of what
-    approaches it as 1/size.
+    """Exponents of powers, seed by seed, one of which does not reach every event; the
+    limit of what approaches it as 1/size.
     """
     sizes = np.array([4, 6, 8, 12])
     times = [[3 * N**1.5, 7 * N**-0.5, N if N < 12 else np.nan] for N in sizes]
@@ -68,11 +70,14 @@ def test_powers_and_limits():
 
 @pytest.mark.parametrize(("query", "batch"), [("last", 1), ("uniform", 6)])
 def test_nineteen_directions_need_no_batch(query, batch):
-    """Each queried pair once; of all weights a batch is what it is said to be. The step in t is the
-    rate.
+    """Each queried pair once; of all weights a batch is what it is said to be. The step
+    in t is the rate.
     """
     nineteen = flow_laws.orthonormal(6, query, "nineteen", 0.1, 10, 32)
-    assert (nineteen.query, nineteen.batch_size) == ({"uniform": "each"}.get(query, query), batch)
+    assert (nineteen.query, nineteen.batch_size) == (
+        {"uniform": "each"}.get(query, query),
+        batch,
+    )
     every = flow_laws.orthonormal(6, query, "all", 0.1, 10, 32)
     assert (every.query, every.batch_size) == (query, 32)
     assert nineteen.time_per_step == pytest.approx(0.1) == every.time_per_step
@@ -82,7 +87,9 @@ def test_network_is_euler(tmp_path, monkeypatch):
     """Constrained network against Euler; order of convergence."""
     monkeypatch.setattr(flow_laws, "SIZE", 2)
     checks, notes = flow_laws.network(store=tmp_path, **ALONE)
-    assert [c.name for c in checks if not c.within] == [] and any("flow" in n for n in notes)
+    assert [c.name for c in checks if not c.within] == [] and any(
+        "flow" in n for n in notes
+    )
 
 
 @pytest.fixture
@@ -99,22 +106,26 @@ def test_all_weights(small, tmp_path):
     """Exponents with intervals, for both queries, and a figure."""
     checks, notes, sweeps = timescales.all_weights(store=tmp_path, **ALONE)
     for label in ("q = N", "uniform q"):
-        assert any(c.name == f"exponent of T_drop, all weights, {label}" for c in checks)
+        assert any(
+            c.name == f"exponent of T_drop, all weights, {label}" for c in checks
+        )
         assert any(f"all weights, {label}" in n for n in notes) and label in sweeps
     figure = timescales.draw(sweeps)
     assert len(figure.axes) == 2
 
 
 def test_weights_have_the_structure_of_the_pictures(tmp_path, monkeypatch):
-    """At the first picture of App. C, in smaller batches: the three lead, students share nothing
-    else; a cosine of 5% would be seen.
+    """At the first picture of App. C, in smaller batches: the three lead, students
+    share nothing else; a cosine of 5% would be seen.
     """
     p = pictures.structure(4).replace(batch_size=64, steps=100)
     monkeypatch.setattr(pictures, "STRUCTURE", {4: (100,)})
     monkeypatch.setattr(pictures, "structure", lambda N: p)
     checks = pictures.weights(store=tmp_path, **ALONE)
     assert [c.verdict for c in checks] == ["bound", "agrees"]
-    runs = timescales.train(p, seeds=pictures.SEEDS, keep_weights=True, store=tmp_path, **ALONE)
+    runs = timescales.train(
+        p, seeds=pictures.SEEDS, keep_weights=True, store=tmp_path, **ALONE
+    )
     rows = pictures.outside(runs.isel(t=-1))
     size = np.linalg.norm(rows, axis=1).mean()
     common = np.random.default_rng(0).normal(size=rows.shape[1])
@@ -126,12 +137,15 @@ def test_weights_have_the_structure_of_the_pictures(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("whole", [False, LONG])
 def test_mechanism_of_the_standard_transformer(whole, tmp_path, monkeypatch):
-    """Where Fig. 2 shows lines; before training there are none. In short half the size, and two
-    seeds: of 21 positions the last, which no label has, is the one row that may be missed.
+    """Where Fig. 2 shows lines; before training there are none. In short half the size,
+    and two seeds: of 21 positions the last, which no label has, is the one row that may
+    be missed.
     """
     p = StandardParameters()
     if not whole:
-        p = p.replace(D=64, vocabulary=16, block=22, pairs=4, eta=3e-3, batch_size=64, steps=150)
+        p = p.replace(
+            D=64, vocabulary=16, block=22, pairs=4, eta=3e-3, batch_size=64, steps=150
+        )
         monkeypatch.setattr(pictures, "SEEDS", range(2))
     found = pictures.mechanism(p, store=tmp_path, **ALONE)
     assert [c.verdict for c in found] == ["agrees"] * 3
@@ -145,14 +159,23 @@ def test_all_weights_beside_three_directions(tmp_path, monkeypatch):
     monkeypatch.setitem(pictures.BANDS, (2, 8), None)
     monkeypatch.setattr(pictures, "ABLATED", range(2))
     lead, ratio = pictures.ablations(store=tmp_path, **ALONE)
-    assert lead.within and lead.id == "smallest_of_the_three_over_the_largest_of_sixteen"
+    assert (
+        lead.within and lead.id == "smallest_of_the_three_over_the_largest_of_sixteen"
+    )
     assert ratio.equation == "Hypothesis 2" and 0.5 < ratio.measured < 2
 
 
 def test_hypotheses(tmp_path):
     """No drop without the head, a drop with the head alone."""
     p = Parameters(
-        N=2, D=4, data="orthonormal", query="last", eta=4.0, batch_size=32, steps=120, eval_every=2
+        N=2,
+        D=4,
+        data="orthonormal",
+        query="last",
+        eta=4.0,
+        batch_size=32,
+        steps=120,
+        eval_every=2,
     )
     runs = timescales.train(p, seeds=range(2), store=tmp_path, **ALONE)
     checks, notes = timescales.emergence(p, runs, store=tmp_path, **ALONE)
@@ -163,7 +186,8 @@ def test_hypotheses(tmp_path):
         and checks[0].within
     )
     assert any(
-        c.name.startswith("T_drop of all weights") and c.equation == "Hypothesis 2" for c in checks
+        c.name.startswith("T_drop of all weights") and c.equation == "Hypothesis 2"
+        for c in checks
     )
     assert any("T_alpha" in n for n in notes)
 
@@ -181,7 +205,9 @@ def test_commands_that_do_not_apply():
     assert find("induction_heads").checks == ("gradients", "timescales", "trajectories")
     from verify import fidelity
 
-    with pytest.raises(ParameterError, match="verify.fidelity: not for induction_heads"):
+    with pytest.raises(
+        ParameterError, match="verify.fidelity: not for induction_heads"
+    ):
         fidelity.main(["induction_heads"])
     with pytest.raises(ParameterError, match="needs at least 2 seeds"):
         command.main(["induction_heads", "--seeds", "1"])
@@ -189,8 +215,8 @@ def test_commands_that_do_not_apply():
 
 @pytest.mark.slow
 def test_trajectories_of_all_weights(monkeypatch, tmp_path):
-    """Students against descent of the closed flow: off by what the batches' noise was measured to
-    do; 5% more or less fails.
+    """Students against descent of the closed flow: off by what the batches' noise was
+    measured to do; 5% more or less fails.
     """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     asked = Request(find("induction_heads"))

@@ -1,4 +1,6 @@
-"""Where the paper (arXiv:2511.01033) is wrong, loose or silent: each place shown by a number."""
+"""Where the paper (arXiv:2511.01033) is wrong, loose or silent: each place shown by a
+number.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ def gap(a, b) -> float:
 
 
 def loss_at(mask: str = "strict", overlap: float = 0.0) -> float:
-    """Loss at POINT for N = 3, q = N on orthonormal data, where item 3 may overlap with label 1."""
+    """Loss at POINT for N = 3, q = N on orthonormal data, where item 3 may overlap with
+    label 1.
+    """
     p = Parameters(N=3, D=8, data="orthonormal", query="last")
-    items, labels, codes = pairs.orthonormal(p, 1, torch.Generator().manual_seed(1), DOUBLE)
+    items, labels, codes = pairs.orthonormal(
+        p, 1, torch.Generator().manual_seed(1), DOUBLE
+    )
     items[:, 2] = overlap * labels[:, 0] + np.sqrt(1 - overlap**2) * items[:, 2]
     batch = pairs.batch_of(items, labels, codes, torch.tensor([2]))
     student = Constrained(8, mask, DOUBLE)
@@ -35,8 +41,9 @@ def loss_at(mask: str = "strict", overlap: float = 0.0) -> float:
 
 
 def test_second_layer_scores_use_the_first_layer_output():
-    """Eq. (1) prints the block that layer 2 carries on as U: it is H_1, of 4D columns as what is
-    retrieved, so that W_3 reads 8D of them; with an input of 2D columns it would read 6D.
+    """Eq. (1) prints the block that layer 2 carries on as U: it is H_1, of 4D columns
+    as what is retrieved, so that W_3 reads 8D of them; with an input of 2D columns it
+    would read 6D.
     """
     scores = structure.definitions()["scores_2"].rhs
     assert {str(limit[2]) for limit in scores.limits} == {"4*D"}
@@ -49,8 +56,8 @@ def test_second_layer_scores_use_the_first_layer_output():
 
 
 def test_rows_and_columns_of_the_second_layer():
-    """A.4 numbers all block rows of W2 alike, and shows W3 as one row of blocks: scores are sums
-    over four rows that differ, and only a column of blocks can be read.
+    """A.4 numbers all block rows of W2 alike, and shows W3 as one row of blocks: scores
+    are sums over four rows that differ, and only a column of blocks can be read.
     """
     D, random = 2, torch.Generator().manual_seed(2)
     U = torch.randn(5, 4 * D, generator=random, dtype=DOUBLE)
@@ -61,7 +68,9 @@ def test_rows_and_columns_of_the_second_layer():
     block = [rows.split(D, 1) for rows in W2.split(D)]
 
     def scores(row):
-        return sum(own[i] @ block[row(i)][j] @ own[j].T for i in range(4) for j in range(4))
+        return sum(
+            own[i] @ block[row(i)][j] @ own[j].T for i in range(4) for j in range(4)
+        )
 
     assert gap(scores(lambda i: i), U @ W2 @ U.T) < 1e-12
     assert gap(scores(lambda i: 0), U @ W2 @ U.T) > 1  # as printed
@@ -72,8 +81,8 @@ def test_rows_and_columns_of_the_second_layer():
 
 
 def test_gradient_by_W1_is_a_sum_of_outer_products():
-    """A.7.3 writes (X_i)_k (X_j)_l without a transpose: two row vectors, whose gradient needs
-    (X_i)_k^T (X_j)_l.
+    """A.7.3 writes (X_i)_k (X_j)_l without a transpose: two row vectors, whose gradient
+    needs (X_i)_k^T (X_j)_l.
     """
     X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     W = torch.zeros(4, 4, dtype=DOUBLE, requires_grad=True)
@@ -84,15 +93,17 @@ def test_gradient_by_W1_is_a_sum_of_outer_products():
 
 
 def test_score_belongs_to_the_query():
-    """Sec. 2.2: p_i W_K^T W_Q p_j is the score of query j on key i, and needs the transpose of
-    W_K.
+    """Sec. 2.2: p_i W_K^T W_Q p_j is the score of query j on key i, and needs the
+    transpose of W_K.
     """
     random = torch.Generator().manual_seed(0)
     W_Q, W_K = torch.randn(2, 5, 3, generator=random, dtype=DOUBLE)
     h = torch.randn(4, 3, generator=random, dtype=DOUBLE)
     scores = (h @ W_Q.T) @ (h @ W_K.T).T  # row: query, column: key
     i, j = 1, 3
-    assert float(h[i] @ W_K.T @ W_Q @ h[j]) == pytest.approx(float(scores[j, i]), rel=1e-12)
+    assert float(h[i] @ W_K.T @ W_Q @ h[j]) == pytest.approx(
+        float(scores[j, i]), rel=1e-12
+    )
     assert abs(float(h[i] @ W_K.T @ W_Q @ h[j]) - float(scores[i, j])) > 0.1
     with pytest.raises(RuntimeError):
         h[i] @ W_K @ W_Q @ h[j]  # as printed, the shapes do not fit
@@ -102,7 +113,8 @@ def test_score_belongs_to_the_query():
 
 
 def test_items_must_be_orthogonal_to_all_labels():
-    """Assumption 7 omits a_i b_j = 0 for i != j: with a_3 b_1 = 0.6 the loss is 0.8166, not
+    """Assumption 7 omits a_i b_j = 0 for i != j: with a_3 b_1 = 0.6 the loss is 0.8166,
+    not
     0.7889.
     """
     assert loss_at() == pytest.approx(0.7889, abs=5e-5)
@@ -119,10 +131,15 @@ def test_variance_of_normalised_gaussians():
 
 
 def test_fifteen_not_nineteen():
-    """Row-block 2 of W2 multiplies the query's position, zero: beta_3..beta_6 have no gradient on
-    any sample.
+    """Row-block 2 of W2 multiplies the query's position, zero: beta_3..beta_6 have no
+    gradient on any sample.
     """
-    assert set(NAMES) - set(structure.reachable()) == {"beta_3", "beta_4", "beta_5", "beta_6"}
+    assert set(NAMES) - set(structure.reachable()) == {
+        "beta_3",
+        "beta_4",
+        "beta_5",
+        "beta_6",
+    }
     gradient = symmetry.Sample(3, 4, 1).gradient(
         symmetry.whole_group(4)[:1]
     )  # one sample, no average
@@ -130,8 +147,9 @@ def test_fifteen_not_nineteen():
 
 
 def test_last_phase():
-    """T_3 = T_alpha - T_beta is 0.7514 N^2: rate Theta(1/N^2), not o(1/N^2). A bound of the rate to
-    O(1/N), relative, bounds the time to O(N), not O(1/N); T_3 itself has such a term.
+    """T_3 = T_alpha - T_beta is 0.7514 N^2: rate Theta(1/N^2), not o(1/N^2). A bound of
+    the rate to O(1/N), relative, bounds the time to O(N), not O(1/N); T_3 itself has
+    such a term.
     """
     c, N = sp.symbols("c N", positive=True)
     bound = sp.Rational(1, 2) / (1 / (8 * N**2) + c / N**3)
@@ -154,8 +172,8 @@ def test_names_of_the_times():
 
 
 def rotated(kind: str):
-    """One sample, its rotation by a random (E, F), and gradients by V's last row, U and P for
-    both.
+    """One sample, its rotation by a random (E, F), and gradients by V's last row, U and
+    P for both.
     """
     D, N = 4, 3
     random = torch.Generator().manual_seed(3)
@@ -169,7 +187,11 @@ def rotated(kind: str):
     for turned in ((items, labels, codes), (items @ E, labels @ E, codes @ F)):
         batch = pairs.batch_of(*turned, torch.tensor([1]))
         X = batch.X[0]
-        U = torch.cat([X, attention(X @ W["W1"] @ X.T, "strict") @ X], 1).detach().requires_grad_()
+        U = (
+            torch.cat([X, attention(X @ W["W1"] @ X.T, "strict") @ X], 1)
+            .detach()
+            .requires_grad_()
+        )
         P = (U @ W["W2"] @ U.T).detach().requires_grad_()
         scores = U @ W["W2"] @ U.T if kind == "U" else P
         Q = attention(scores, "strict")
@@ -181,8 +203,8 @@ def rotated(kind: str):
 
 
 def test_gradient_by_V_rotates_with_E():
-    """Eq. (12) prints dL/dV = (dL'/dV') E; the line above it and autograd give dL'/dV' = (dL/dV) E,
-    hence E^T.
+    """Eq. (12) prints dL/dV = (dL'/dV') E; the line above it and autograd give dL'/dV'
+    = (dL/dV) E, hence E^T.
     """
     D, E, _, _, ((*_, V), (*_, turned)) = rotated("P")
     block, other = V.grad[-1, :D], turned.grad[-1, :D]
@@ -191,8 +213,8 @@ def test_gradient_by_V_rotates_with_E():
 
 
 def test_gradient_propagation_through_the_scores():
-    """Eq. (13): the gradient by the scores P does not rotate. Eqs. (14)-(15) drop W2 and the key
-    side of P = U W2 U^T; with both, the chain rule is autograd's.
+    """Eq. (13): the gradient by the scores P does not rotate. Eqs. (14)-(15) drop W2
+    and the key side of P = U W2 U^T; with both, the chain rule is autograd's.
     """
     D, _, _, W, ((U, *_), _) = rotated("U")
     whole = U.grad
@@ -209,11 +231,15 @@ def test_gradient_propagation_through_the_scores():
     # The conclusion survives: the gradient by U rotates block by block.
     D, E, F, _, ((U, *_), (turned, *_)) = rotated("U")
     for k, R in enumerate((E, F, E, F)):
-        assert gap(turned.grad[:, k * D : (k + 1) * D], U.grad[:, k * D : (k + 1) * D] @ R) < 1e-12
+        assert (
+            gap(turned.grad[:, k * D : (k + 1) * D], U.grad[:, k * D : (k + 1) * D] @ R)
+            < 1e-12
+        )
 
 
 def test_the_mask_must_be_strict():
-    """Stated in B.2 alone; with the ordinary causal mask the loss at the same point is 0.8793, not
+    """Stated in B.2 alone; with the ordinary causal mask the loss at the same point is
+    0.8793, not
     0.7889.
     """
     assert loss_at("inclusive") == pytest.approx(0.8793, abs=5e-5)
@@ -228,18 +254,21 @@ def test_one_pair_never_emerges():
 
 
 def test_time_until_icl_is_not_the_drop():
-    """The loss falls sqrt(2 pi)/(2 I(1)) = 1.4648 times later than all three parameters reach 1/2;
-    N = 2 is the exception.
+    """The loss falls sqrt(2 pi)/(2 I(1)) = 1.4648 times later than all three parameters
+    reach 1/2; N = 2 is the exception.
     """
     ratio = {
-        N: emergence.Path(N).of_loss() / emergence.Path(N).of_alpha() for N in (10**3, 10**5, 10**7)
+        N: emergence.Path(N).of_loss() / emergence.Path(N).of_alpha()
+        for N in (10**3, 10**5, 10**7)
     }
     limit = np.sqrt(2 * np.pi) / (2 * emergence.gaussian(1.0))
     assert limit == pytest.approx(1.4648, abs=5e-5)
     assert [abs(r - limit) < 10 * np.log(N) / N for N, r in ratio.items()] == [True] * 3
     at_alpha = emergence.Path(10**4)
     beta = emergence.beta_of(0.5, 10**4)
-    loss = emergence.rates(beta, at_alpha.integrate(at_alpha.handover, beta).y[1, -1], 10**4)[2]
+    loss = emergence.rates(
+        beta, at_alpha.integrate(at_alpha.handover, beta).y[1, -1], 10**4
+    )[2]
     assert loss == pytest.approx(
         1 - 1 / (2 * 10**4), abs=1e-7
     )  # still on the plateau, up to O(1/N^2)
@@ -247,23 +276,27 @@ def test_time_until_icl_is_not_the_drop():
 
 
 def test_alpha_is_not_driven_quickly():
-    """Sec. 7.1 expects alpha to follow quickly; it takes another 0.75 N^2 after the 0.96 N^2 of
-    beta.
+    """Sec. 7.1 expects alpha to follow quickly; it takes another 0.75 N^2 after the
+    0.96 N^2 of beta.
     """
     path = emergence.Path(10**4)
-    assert (path.of_alpha() - path.of_beta()) / path.of_beta() == pytest.approx(0.7828, abs=1e-3)
+    assert (path.of_alpha() - path.of_beta()) / path.of_beta() == pytest.approx(
+        0.7828, abs=1e-3
+    )
 
 
 def test_learning_rate_refers_to_the_mean():
-    """App. F: rate 100 with the literal formula takes gamma past 1/2 in ONE step for N < 200; over
-    D = 256 it resolves N ln 2.
+    """App. F: rate 100 with the literal formula takes gamma past 1/2 in ONE step for N
+    < 200; over D = 256 it resolves N ln 2.
     """
     rates = ih.flow().expanded
     zero = dict.fromkeys(ih.flow().state, 0)
     gamma = ih.flow().state[2]
     for N in (2, 50, 199):
         first = float(
-            rates[gamma].subs(zero).subs({s: N for s in rates[gamma].free_symbols if s.name == "N"})
+            rates[gamma]
+            .subs(zero)
+            .subs({s: N for s in rates[gamma].free_symbols if s.name == "N"})
         )
         assert first == pytest.approx(1 / N) and 100 * first > 0.5
         assert 100 / 256 * first < 0.5
@@ -272,15 +305,22 @@ def test_learning_rate_refers_to_the_mean():
 
 
 def test_thresholds():
-    """Fig. 5 uses 0.1, the text 1/2: constants differ by the factors of the general threshold."""
+    """Fig. 5 uses 0.1, the text 1/2: constants differ by the factors of the general
+    threshold.
+    """
     path = emergence.Path(10**5)
-    assert path.of_beta(0.5) / path.of_beta(0.1) == pytest.approx(0.9598504 / 0.1996673, rel=1e-4)
-    assert path.of_alpha(0.5) / path.of_alpha(0.1) == pytest.approx(1.7112488 / 0.865486, rel=1e-4)
+    assert path.of_beta(0.5) / path.of_beta(0.1) == pytest.approx(
+        0.9598504 / 0.1996673, rel=1e-4
+    )
+    assert path.of_alpha(0.5) / path.of_alpha(0.1) == pytest.approx(
+        1.7112488 / 0.865486, rel=1e-4
+    )
 
 
 def test_bounds_of_the_proof():
-    """B.6-B.8: gamma' between 1/(2N) and 1/N before T_gamma, gamma < 3/2 and beta < 5.45 until
-    T_alpha, alpha' > 1/(8N^2) after T_beta; rates are those of (B.5) along the flow.
+    """B.6-B.8: gamma' between 1/(2N) and 1/N before T_gamma, gamma < 3/2 and beta <
+    5.45 until T_alpha, alpha' > 1/(8N^2) after T_beta; rates are those of (B.5) along
+    the flow.
     """
     flow = ih.flow()
     size = next(x for x in flow.expanded[flow.state[0]].free_symbols if x.name == "N")
@@ -318,4 +358,6 @@ def test_projection_is_blind_to_sign_conventions():
     # Of one element that is not symmetric it does make a difference.
     single = [(e, e, f) for e, _, f in symmetry.whole_group(D) if (e != e.T).any()][:1]
     turned = [(e.T, e.T, f.T) for e, _, f in single]
-    assert apart(*(symmetry.Sample(3, D, 1).gradient(r) for r in (single, turned))) > 0.01
+    assert (
+        apart(*(symmetry.Sample(3, D, 1).gradient(r) for r in (single, turned))) > 0.01
+    )

@@ -1,10 +1,12 @@
-"""Arrays that take long: once for the same arguments and code, and never in memory alone."""
+"""Arrays that take long: once for the same arguments and code, and never in memory
+alone.
+"""
 
 import numpy as np
 
 from theory.state_tracking import Parameters
-from verify.compare import emergence
 from verify.checks import report_store
+from verify.compare import emergence
 
 made = []
 
@@ -26,7 +28,10 @@ def test_an_array_is_made_once(tmp_path, monkeypatch):
     with report_store.arrays(tmp_path):
         first, again = (doubled(p, range(3), progress=x) for x in (False, True))
         assert len(made) == 3 and (first == again).all() and first[2] == 4 * p.eta
-        assert doubled(p, [1])[0] == 2 * p.eta and doubled(p.replace(eta=0.25), [1])[0] == 0.5
+        assert (
+            doubled(p, [1])[0] == 2 * p.eta
+            and doubled(p.replace(eta=0.25), [1])[0] == 0.5
+        )
         assert len(made) == 5
         monkeypatch.setattr(report_store, "_code", lambda function: "later")
         doubled(p, range(3))
@@ -38,5 +43,8 @@ def test_an_array_is_made_once(tmp_path, monkeypatch):
 
 def test_the_code_of_an_array():
     """The digest of a function, from its file."""
-    codes = {report_store._code(f) for f in (emergence.first_crossing, emergence.smooth_crossing)}
+    codes = {
+        report_store._code(f)
+        for f in (emergence.first_crossing, emergence.smooth_crossing)
+    }
     assert len(codes) == 2 and all(len(c) == 16 for c in codes)

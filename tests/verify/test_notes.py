@@ -1,5 +1,5 @@
-"""Numbers in notes and tables, recomputed by loops from the stored runs that they are made of, in
-the unit and relative to what their words say.
+"""Numbers in notes and tables, recomputed by loops from the stored runs that they are
+made of, in the unit and relative to what their words say.
 """
 
 from __future__ import annotations
@@ -31,17 +31,24 @@ def numbers(line: str) -> list[float]:
 def half_time(alpha, A):
     """By the straight line between two measurements."""
     k = next(k for k in range(len(A)) if A[k] >= 0.5)
-    return alpha[k - 1] + (0.5 - A[k - 1]) / (A[k] - A[k - 1]) * (alpha[k] - alpha[k - 1])
+    return alpha[k - 1] + (0.5 - A[k - 1]) / (A[k] - A[k - 1]) * (
+        alpha[k] - alpha[k - 1]
+    )
 
 
 def test_kurtoses_of_logits(demo):
-    """Correct and other logits in this order, before, when attention is locked, and at the end."""
+    """Correct and other logits in this order, before, when attention is locked, and at
+    the end.
+    """
     _, runs = demo
     _, *lines = trajectories.kurtoses(runs)
     locked = [
-        next(k for k, a in enumerate(run) if a > trajectories.LOCKED) for run in runs.A.values
+        next(k for k, a in enumerate(run) if a > trajectories.LOCKED)
+        for run in runs.A.values
     ]
-    for line, at in zip(lines, ([0] * len(locked), locked, [-1] * len(locked)), strict=True):
+    for line, at in zip(
+        lines, ([0] * len(locked), locked, [-1] * len(locked)), strict=True
+    ):
         for name, found in zip(("correct", "other"), numbers(line), strict=True):
             values = runs[f"kurtosis_{name}"].values
             mean = np.mean([run[k] for run, k in zip(values, at, strict=True)])
@@ -57,7 +64,9 @@ def test_attention_factors_are_relative_to_the_measured_one(demo):
     _, *lines = trajectories.closures(p, runs)
     for line, curve in zip(lines, curves, strict=True):
         off = np.sqrt(sum((curve - measured) ** 2) / sum(measured**2))
-        assert line.endswith("%") and numbers(line) == [pytest.approx(100 * off, abs=0.051)]
+        assert line.endswith("%") and numbers(line) == [
+            pytest.approx(100 * off, abs=0.051)
+        ]
 
 
 def test_levels_of_theory_are_off_by_what_the_table_says(demo):
@@ -65,17 +74,24 @@ def test_levels_of_theory_are_off_by_what_the_table_says(demo):
     p, runs = demo
     curve = st.predict(p, runs, level="flow", accuracies=False)
     found = fidelity.climb(p, runs, ["flow"])["flow"]
-    alpha, predicted = runs.alpha.values, curve.A.values.reshape(-1, runs.sizes["alpha"])[0]
+    alpha, predicted = (
+        runs.alpha.values,
+        curve.A.values.reshape(-1, runs.sizes["alpha"])[0],
+    )
     times = [half_time(alpha, run) for run in runs.A.transpose("seed", "alpha").values]
     off = [half_time(alpha, predicted) / time - 1 for time in times]
-    assert found["half_time"] == pytest.approx(np.sqrt(np.mean(np.square(off))), rel=1e-6)
+    assert found["half_time"] == pytest.approx(
+        np.sqrt(np.mean(np.square(off))), rel=1e-6
+    )
     gap = runs.A.mean("seed").values - predicted
     largest = max(gap, key=abs) / max(abs(predicted))
     assert found["A"] == pytest.approx(largest, rel=1e-6)
     head, ((level, *cells),) = fidelity.table({"flow": found})
     assert (level, *head[:3]) == ("flow", "level", "half-time", "A")
     for cell, value in zip(cells, found.values(), strict=False):
-        assert cell.endswith("%") and float(cell[:-1]) == pytest.approx(100 * value, abs=0.51)
+        assert cell.endswith("%") and float(cell[:-1]) == pytest.approx(
+            100 * value, abs=0.51
+        )
 
 
 def test_cells_of_a_wide_table_are_the_numbers_of_the_check():
@@ -95,7 +111,9 @@ def test_cells_of_a_wide_table_are_the_numbers_of_the_check():
         measured, *error = map(float, row["measured"].split(" +- "))
         assert float(row["predicted"].removeprefix(check.bound)) == check.predicted
         assert measured == pytest.approx(check.measured, rel=1e-3)
-        assert error == [pytest.approx(e, rel=0.05) for e in [check.standard_error] if e]
+        assert error == [
+            pytest.approx(e, rel=0.05) for e in [check.standard_error] if e
+        ]
         assert float(row["tolerance"]) == pytest.approx(check.tolerance, rel=0.1)
         for name, value in (("off", check.deviation), ("detectable", check.detectable)):
             if row[name]:

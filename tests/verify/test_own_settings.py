@@ -7,9 +7,7 @@ from theory.models.registry import find
 from verify.checks.check import Check
 from verify.checks.report import Request, reporting
 
-SYSTEMS = (
-    "induction_heads.bursty",
-)
+SYSTEMS = ("induction_heads.bursty",)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -24,12 +22,16 @@ SYSTEMS = (
 def test_flags_of_students_are_rejected(name, flag, given):
     """In one line, before anything is trained."""
     model = find(name)
-    with pytest.raises(ParameterError, match=f"^{flag}: not for {name}, whose settings"):
+    with pytest.raises(
+        ParameterError, match=f"^{flag}: not for {name}, whose settings"
+    ):
         model.command("timescales")(Request(model, **given))
 
 
 def test_a_report_made_of_groups():
-    """Has the rows of all groups, each given the equations, and rejects such flags as well."""
+    """Has the rows of all groups, each given the equations, and rejects such flags as
+    well.
+    """
 
     def one(table):
         return [Check("one", table["name"], 1.0, 1.0, 0.0, 0.1, "")]
@@ -37,7 +39,10 @@ def test_a_report_made_of_groups():
     def two(table):
         return [*one(table), *one(table)]
 
-    report, model = reporting(one, two, equations=lambda: {"name": "e"}), find("state_tracking")
+    report, model = (
+        reporting(one, two, equations=lambda: {"name": "e"}),
+        find("state_tracking"),
+    )
     assert [c.equation for c in report(Request(model)).checks] == 3 * ["e"]
     with pytest.raises(ParameterError, match="^--seeds: not for state_tracking"):
         report(Request(model, seeds="3"))

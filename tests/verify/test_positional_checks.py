@@ -1,5 +1,5 @@
-"""The checks of the positional-semantic model detect faults and work as commands (`test_faults`
-tests that they pass).
+"""The checks of the positional-semantic model detect faults and work as commands
+(`test_faults` tests that they pass).
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ import pytest
 import sympy as sp
 import xarray as xr
 
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.positional_semantic import Parameters, Thresholds, equations, general, prox
 from theory.positional_semantic.model import definitions
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
-from verify.positional_semantic import extensions, gradients, minima, thresholds
 from verify.checks.report import Request
+from verify.positional_semantic import extensions, gradients, minima, thresholds
 
 mpl.use("Agg")
 
 
 def test_a_wrong_hessian_is_noticed(monkeypatch):
-    """One derivative off by five percent fails its row and no other of the envelope but those that
-    use it.
+    """One derivative off by five percent fails its row and no other of the envelope but
+    those that use it.
     """
     right, table = definitions.derivatives(), equations()
     monkeypatch.setattr(
-        definitions, "derivatives", lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)]
+        definitions,
+        "derivatives",
+        lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)],
     )
     for compiled in (prox._compiled, prox._newton):
         compiled.cache_clear()
@@ -47,7 +49,8 @@ def test_a_wrong_hessian_is_noticed(monkeypatch):
 def test_commands_name_each_other():
     """timescales has no meaning here, thresholds none for state tracking."""
     with pytest.raises(
-        ParameterError, match=r"verify.timescales: not for positional_semantic.*verify.thresholds"
+        ParameterError,
+        match=r"verify.timescales: not for positional_semantic.*verify.thresholds",
     ):
         timescales_command.main(["positional_semantic"])
     with pytest.raises(ParameterError, match="not for state_tracking"):
@@ -56,8 +59,8 @@ def test_commands_name_each_other():
 
 
 def test_crossing_and_its_error():
-    """Root of the mean by interpolation; the jackknife of a linear gap is the standard error of its
-    offset.
+    """Root of the mean by interpolation; the jackknife of a linear gap is the standard
+    error of its offset.
     """
     offsets = np.random.default_rng(0).normal(0, 0.1, 40)
     alpha = np.linspace(0.5, 1.5, 11)
@@ -87,13 +90,15 @@ def test_shift_of_a_crossing_and_its_error():
 
 
 def test_extrapolation_in_d():
-    """The mean of v + c/d is v with the standard error of the extrapolated samples: z scatters by
-    one.
+    """The mean of v + c/d is v with the standard error of the extrapolated samples: z
+    scatters by one.
     """
     rng = np.random.default_rng(1)
     z = []
     for _ in range(400):
-        samples = np.stack([rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)])
+        samples = np.stack(
+            [rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)]
+        )
         found = minima.at_infinity(
             xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]})
         )
@@ -102,15 +107,19 @@ def test_extrapolation_in_d():
     assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
 
 
-def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(monkeypatch):
-    """Students that follow the local selection: it agrees or is undecided everywhere, and only the
-    global one may lie in a band, where the two differ.
+def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(
+    monkeypatch,
+):
+    """Students that follow the local selection: it agrees or is undecided everywhere,
+    and only the global one may lie in a band, where the two differ.
     """
     names = minima.POINTS[0][2] + ("m",)
     numbers = {"global": 1.0, "local": 2.0}
 
     def solved(p, branch):
-        return SimpleNamespace(exists=True, summary=lambda: dict.fromkeys(names, numbers[p.prox]))
+        return SimpleNamespace(
+            exists=True, summary=lambda: dict.fromkeys(names, numbers[p.prox])
+        )
 
     def trained(p, seeds, alpha, **options):
         noise = 1 + 1e-3 * np.random.default_rng(p.d).standard_normal((len(seeds), 1))
@@ -123,8 +132,13 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
     checks = minima.order_parameters(p, (50, 100, 200), list(range(8)), {})
     assert len(checks) == 24
     banded = {c.name.partition(" by ")[0] for c in checks if c.band is not None}
-    apart = {"semantic": ("theta", "train_loss", "test_mse_half"), "positional": ("q", "m")}
-    assert banded == {f"{x} of the {b} branch" for b, names in apart.items() for x in names}
+    apart = {
+        "semantic": ("theta", "train_loss", "test_mse_half"),
+        "positional": ("q", "m"),
+    }
+    assert banded == {
+        f"{x} of the {b} branch" for b, names in apart.items() for x in names
+    }
     assert all("by global prox" in c.name for c in checks if c.band is not None)
     assert all(c.verdict == "agrees" for c in checks if "by local prox" in c.name)
 
@@ -160,8 +174,12 @@ def test_losses_beside_the_main_text_are_those_of_the_theory(monkeypatch):
 
 
 def test_extensions_that_move_nothing_fail(monkeypatch):
-    """Transitions where students had them lie in the bands; where the main text has them, not."""
-    middle = {name: 1 + (band.low + band.high) / 2 for name, band in extensions.BANDS.items()}
+    """Transitions where students had them lie in the bands; where the main text has
+    them, not.
+    """
+    middle = {
+        name: 1 + (band.low + band.high) / 2 for name, band in extensions.BANDS.items()
+    }
     seen = 1.0
 
     def trained(p, seeds, alpha, **more):
@@ -184,17 +202,30 @@ def test_extensions_that_move_nothing_fail(monkeypatch):
 
 
 def test_ends_of_training_are_counted(monkeypatch):
-    """Adam's ends by their loss; a mixed start of rank 2 that does as the better one fails."""
+    """Adam's ends by their loss; a mixed start of rank 2 that does as the better one
+    fails.
+    """
     ends, mixed = [1.0, 1.0, 2.0, 3.0, 5.0], 0.0
 
     def trained(p, seeds, alpha, **options):
         seeds = list(seeds)
-        informed = {"positional": [1.0, 1.0, 1.0, 1.0, 5.0], "semantic": [2.0, 2.0, 2.0, 2.0, 5.0]}
-        loss = np.resize(informed.get(p.start, ends), len(seeds))[:, None] + 0 * np.array(alpha)
+        informed = {
+            "positional": [1.0, 1.0, 1.0, 1.0, 5.0],
+            "semantic": [2.0, 2.0, 2.0, 2.0, 5.0],
+        }
+        loss = np.resize(informed.get(p.start, ends), len(seeds))[
+            :, None
+        ] + 0 * np.array(alpha)
         off = mixed if p.start == "mixed" else 0.0
-        means = [(b.low + b.high) / 2 for n, b in extensions.BANDS.items() if "of rank 2" in n]
+        means = [
+            (b.low + b.high) / 2
+            for n, b in extensions.BANDS.items()
+            if "of rank 2" in n
+        ]
         error = 1 + off * np.resize(means, len(alpha)) + 1e-3 * np.sin(seeds)[:, None]
-        error = error + 0.5 * (p.start == "positional")  # the semantic start is the better one
+        error = error + 0.5 * (
+            p.start == "positional"
+        )  # the semantic start is the better one
         variables = {"train_loss": loss, "test_mse_half": error}
         return xr.Dataset(
             {name: (("seed", "alpha"), v) for name, v in variables.items()},
@@ -213,7 +244,9 @@ def test_ends_of_training_are_counted(monkeypatch):
 
 
 def test_message_passing_is_compared_beside_descent(monkeypatch):
-    """What sentences do to both cancels: an error of 5% is seen on 16 seeds that scatter by 20%."""
+    """What sentences do to both cancels: an error of 5% is seen on 16 seeds that
+    scatter by 20%.
+    """
     off = 0.0
 
     def state(seed, d):
@@ -223,11 +256,16 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
         values = [[state(s, p.d) * (1 + 1 / p.d)] for s in seeds]
         names = {n for _, _, these in minima.POINTS for n in these}
         row = (("seed", "alpha"), np.array(values))
-        return xr.Dataset(dict.fromkeys(names, row), {"seed": list(seeds), "alpha": [alpha]})
+        return xr.Dataset(
+            dict.fromkeys(names, row), {"seed": list(seeds), "alpha": [alpha]}
+        )
 
     def passed(p, seed):
         value = state(seed, p.d) * (1 + off) * (1 - 1 / p.d)
-        return {x: value for x in ("q", "m", "theta", "V")} | {"step": 0.0, "gradient": 0.0}
+        return {x: value for x in ("q", "m", "theta", "V")} | {
+            "step": 0.0,
+            "gradient": 0.0,
+        }
 
     summary = dict.fromkeys(("q", "m", "theta", "V"), 1.0)
     point = SimpleNamespace(exists=True, summary=lambda: summary)
@@ -239,7 +277,9 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
     def found():
         seeds, p = list(range(4000)), Parameters(d=400)
         checks, _ = minima.message_passing(p, (200, 400, 800), seeds, {})
-        return [(x, c.verdict) for c in checks if (x := c.name.partition(" ")[0]) != "V"]
+        return [
+            (x, c.verdict) for c in checks if (x := c.name.partition(" ")[0]) != "V"
+        ]
 
     names = ["q", "theta", "q", "m"]
     assert found() == [(x, "agrees") for x in names]
@@ -268,7 +308,9 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     """A tiny ensemble: rows for both selections, intervals, figure."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
-    monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
+    monkeypatch.setattr(
+        thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8)
+    )
     predicted = {
         "global": Thresholds(0.3, 1.25, 1.49),
         "local": Thresholds(0.3, 1.24, 1.48),
@@ -282,11 +324,17 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
         thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
     )
     picture = tmp_path / "t.png"
-    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--full", "--plot", str(picture)])
+    thresholds_command.main(
+        ["--seeds", "3", "--json", "--quiet", "--full", "--plot", str(picture)]
+    )
     found = json.loads(capsys.readouterr().out)
-    assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
+    assert {"alpha_c", "alpha_l"} == set(
+        found["thresholds"]
+    ) and picture.stat().st_size > 10_000
     assert [
-        found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")
+        found["thresholds"][k][s]
+        for k in ("alpha_c", "alpha_l")
+        for s in ("global", "local")
     ] == [1.25, 1.24, 1.49, 1.48]
     assert any("local prox" in c["name"] for c in found["checks"]) and any(
         "95% interval" in n for n in found["notes"]
@@ -295,7 +343,9 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(minima, "untied_keys", None)  # minutes: not without --full
     thresholds_command.main(["--seeds", "3", "--json", "--quiet"])
     short = json.loads(capsys.readouterr().out)
-    assert [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
+    assert (
+        [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
+    )
     assert any("not run without --full" in n for n in short["notes"])
 
 
@@ -317,12 +367,19 @@ def test_bad_input(words, message):
 
 @pytest.mark.parametrize("off", [None, "q", "cosine", "train_loss", "test_mse_half"])
 def test_untied_keys_are_held_to_both_columns(off, monkeypatch):
-    """q is the geometric mean of two columns whose scales are free; each quantity off by 5% fails
-    alone.
+    """q is the geometric mean of two columns whose scales are free; each quantity off
+    by 5% fails alone.
     """
     sigma, rng = Parameters().sigma, np.random.default_rng(0)
-    right = {"q": 6.0, "cosine": 1.0 / (2 * sigma), "train_loss": 0.1, "test_mse_half": 0.2}
-    order = SimpleNamespace(q=np.array([[[[4.0, 0.0], [0.0, 9.0]]]]), theta=np.ones((1, 1, 2, 1)))
+    right = {
+        "q": 6.0,
+        "cosine": 1.0 / (2 * sigma),
+        "train_loss": 0.1,
+        "test_mse_half": 0.2,
+    }
+    order = SimpleNamespace(
+        q=np.array([[[[4.0, 0.0], [0.0, 9.0]]]]), theta=np.ones((1, 1, 2, 1))
+    )
     found = SimpleNamespace(order=order, train_loss=0.1, test_full=0.4)
     near = SimpleNamespace(state=SimpleNamespace(q=1.0, V=1.0))
     monkeypatch.setattr(minima, "solve", lambda p, branch: near)

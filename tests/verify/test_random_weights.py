@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parents[1] / "theory" / "statement"))
 from random_starts import gated
 
 from simulate.statement import of as students
-from theory.statement.derivation import derivation_store
 from theory.statement import model
+from theory.statement.derivation import derivation_store
 from theory.statement.randomness import passage, random_starts
 from verify.checks.report import Request
 from verify.statement import starts as checks
@@ -26,12 +26,16 @@ SEEDS = "16"
 def asked():
     """A statement at a saddle, and what a command asks for."""
     stated = gated(gates=1, N=4, steps=100)
-    return stated, Request(model.model(stated), seeds=SEEDS, assignments=("sigma=0.02",))
+    return stated, Request(
+        model.model(stated), seeds=SEEDS, assignments=("sigma=0.02",)
+    )
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A folder of its own for the students, which are trained once, for as long as is right."""
+    """A folder of its own for the students, which are trained once, for as long as is
+    right.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "length", functools.cache(checks.length))
         yield tmp_path_factory.mktemp("random_weights")
@@ -65,7 +69,9 @@ def test_students_follow_their_class_means(rows):
 def test_a_start_that_is_too_large_is_seen(rows, monkeypatch):
     """Its error does not fall with the weights, and the times are off."""
     bulk = random_starts.Bulk.at
-    monkeypatch.setattr(random_starts.Bulk, "at", lambda self, x, steps: bulk(self, 1.5 * x, steps))
+    monkeypatch.setattr(
+        random_starts.Bulk, "at", lambda self, x, steps: bulk(self, 1.5 * x, steps)
+    )
     found = rows()
     assert found[POWER].verdict == found[TIME].verdict == "FAIL"
 
@@ -89,7 +95,9 @@ def test_a_wrong_clock_is_seen(rows, monkeypatch):
 
 
 def test_curves_of_single_students_begin_where_they_begin(asked, store, monkeypatch):
-    """Every seed from its own class means; single seeds are off in first order of the weights."""
+    """Every seed from its own class means; single seeds are off in first order of the
+    weights.
+    """
     monkeypatch.chdir(store)
     stated, _ = asked
     theory, off = model.theory_of(stated), []
@@ -110,8 +118,12 @@ def once(function):
 
 
 @pytest.mark.parametrize("gates, sigma, wrong", [(0, 0.3, 0.5), (1, 0.1, 0.0)])
-def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, monkeypatch):
-    """Without a saddle, where half of it left out is seen, and at one, where all of it is."""
+def test_what_scatters_about_class_means_is_counted(
+    gates, sigma, wrong, store, monkeypatch
+):
+    """Without a saddle, where half of it left out is seen, and at one, where all of it
+    is.
+    """
     monkeypatch.chdir(store)
     stated = gated(gates=gates, N=4)
     p = model.theory_of(stated).Parameters(sigma=sigma)
@@ -122,7 +134,9 @@ def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, 
         monkeypatch.setattr(module, name, once(getattr(module, name)))
     counted = passage.beside
     for share, verdict in ((1, "agrees"), (wrong, "FAIL")):
-        monkeypatch.setattr(passage, "beside", lambda *p, share=share: share * counted(*p))
+        monkeypatch.setattr(
+            passage, "beside", lambda *p, share=share: share * counted(*p)
+        )
         (row,) = (c for c in checks.checks(stated, p, runs, drawn)[0] if c.name == TIME)
         assert row.verdict == verdict
 
@@ -134,12 +148,18 @@ def test_a_mean_shift_is_that_over_amplitudes():
     found = passage.passage(made, p, level := 0.7, 10_000)
     sizes = scipy.stats.halfnorm.ppf((np.arange(8) + 0.5) / 8) / passage.MEAN_LOG
     each = [
-        passage.beside(made, p, dataclasses.replace(found, along=s * found.along), level)
+        passage.beside(
+            made, p, dataclasses.replace(found, along=s * found.along), level
+        )
         for s in sizes
     ]
-    assert passage.beside(made, p, found, level) == pytest.approx(np.mean(each), rel=0.01)
+    assert passage.beside(made, p, found, level) == pytest.approx(
+        np.mean(each), rel=0.01
+    )
     assert max(each) > 1.1 * min(each)
-    assert np.isnan(passage.beside(made, p, found, -1.0))  # a level that is never reached
+    assert np.isnan(
+        passage.beside(made, p, found, -1.0)
+    )  # a level that is never reached
 
 
 def test_an_onset_says_what_scatter_adds():
@@ -147,7 +167,9 @@ def test_an_onset_says_what_scatter_adds():
     theory = model.theory_of(gated(gates=0, N=4))
     assert "beside_means" not in theory.onset(theory.Parameters(sigma=0.1)).numbers
     few, many = (
-        theory.onset(theory.Parameters(sigma=s), fluctuations=True).numbers["beside_means"]
+        theory.onset(theory.Parameters(sigma=s), fluctuations=True).numbers[
+            "beside_means"
+        ]
         for s in (0.05, 0.1)
     )
     assert many / few == pytest.approx(4, rel=1e-3)

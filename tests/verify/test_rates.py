@@ -1,5 +1,5 @@
-"""Rates: exponents of synthetic differences, faults that must fail, too little power, wrong input;
-the command on all models, and a fault in a flow.
+"""Rates: exponents of synthetic differences, faults that must fail, too little power,
+wrong input; the command on all models, and a fault in a flow.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, state_tracking
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from verify.checks.check import failed
 from verify.compare.exponents import Rate
 from verify.rates import flow_rows, main, of_flow, rates
@@ -41,7 +41,9 @@ def steps(step, flow=PENDULUM):
 @pytest.mark.parametrize("share", [0.0, 0.5, -2.0])
 @pytest.mark.parametrize("count", [3, 4])
 def test_powers_are_recovered(order, share, count):
-    """From three steps and from four, in any order; to the error, and better with a fourth step."""
+    """From three steps and from four, in any order; to the error, and better with a
+    fourth step.
+    """
     found = rates(1.0, power(order, share), STEPS[:count][::-1], order)
     assert found.verdict == "agrees" and found.steps == STEPS[:count]
     assert abs(found.exponent - order) < max(found.error, 1e-6)
@@ -51,7 +53,9 @@ def test_powers_are_recovered(order, share, count):
 
 @pytest.mark.parametrize("seeds", [8, 32])
 def test_seeds_give_a_standard_error(seeds):
-    """Of different seeds at every step: the error covers the deviation, a wrong order fails."""
+    """Of different seeds at every step: the error covers the deviation, a wrong order
+    fails.
+    """
     rng, away = np.random.default_rng(seeds), []
     for number in range(16):
 
@@ -70,7 +74,9 @@ def test_seeds_give_a_standard_error(seeds):
 
 
 def test_the_same_seeds_are_compared_with_themselves():
-    """Seeds that differ twofold, each of which shrinks with the step: as exact as one of them."""
+    """Seeds that differ twofold, each of which shrinks with the step: as exact as one
+    of them.
+    """
     size = np.linspace(0.5, 1.5, 16)
 
     def network(h):
@@ -83,7 +89,9 @@ def test_the_same_seeds_are_compared_with_themselves():
 @pytest.mark.parametrize("count", [3, 4])
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_constant_error_fails(count, order):
-    """A theory that is off by a constant, large or as small as was promised; a lower order."""
+    """A theory that is off by a constant, large or as small as was promised; a lower
+    order.
+    """
     right = rates(1.0, power(order), STEPS[:count], order)
     assert rates(2.0, power(order), STEPS[:count], order).verdict == "FAIL"
     for sign in (-1, 1):
@@ -96,9 +104,13 @@ def test_a_constant_error_fails(count, order):
 
 
 def test_too_little_power_is_undecided():
-    """A difference that drowns in rounding or in the scatter of seeds; steps that are too large."""
+    """A difference that drowns in rounding or in the scatter of seeds; steps that are
+    too large.
+    """
     assert rates(1.0, lambda h: 1 + 1e-11 * h, STEPS).verdict == "undecided"
-    assert rates(1.0, lambda h: 1 + h * np.exp(30 * h), STEPS[:3]).verdict == "undecided"
+    assert (
+        rates(1.0, lambda h: 1 + h * np.exp(30 * h), STEPS[:3]).verdict == "undecided"
+    )
     rng = np.random.default_rng(0)
 
     def network(h):
@@ -111,7 +123,9 @@ def test_too_little_power_is_undecided():
 
 
 def test_no_difference_is_a_verdict_of_its_own():
-    """Whatever is expected; without order, none beyond rounding, which a real one fails."""
+    """Whatever is expected; without order, none beyond rounding, which a real one
+    fails.
+    """
     assert rates(1.0, lambda h: 1.0, STEPS).verdict == "none"
     exact = rates(1.0, lambda h: 1 + 1e-12, STEPS, None)
     assert exact.verdict == "none" and exact.check("a rate").verdict == "agrees"
@@ -128,7 +142,18 @@ def test_no_difference_is_a_verdict_of_its_own():
 
 def test_a_row_shows_the_difference_that_decides():
     """A small one that is far beyond its error, beside a larger one within its own."""
-    at = Rate(None, 0.0, 1.0, (2.0, 1.0), (1e-3, 1e-5), (1e-2, 1e-9), (0.0,), 1.0, np.inf, np.inf)
+    at = Rate(
+        None,
+        0.0,
+        1.0,
+        (2.0, 1.0),
+        (1e-3, 1e-5),
+        (1e-2, 1e-9),
+        (0.0,),
+        1.0,
+        np.inf,
+        np.inf,
+    )
     row = at.check("no difference")
     assert at.verdict == row.verdict == "FAIL" and row.measured == 1e-5
 
@@ -181,9 +206,11 @@ def rows(name):
     return [row for row in flow_rows(registry.find(name)) if not isinstance(row, str)]
 
 
-@pytest.mark.parametrize("name", ["state_tracking", ])
+@pytest.mark.parametrize("name", ["state_tracking"])
 def test_every_flow_of_a_model_is_of_first_order(name):
-    """Curves and half-way times of every flow, and a constant error of 5e-4 would be seen."""
+    """Curves and half-way times of every flow, and a constant error of 5e-4 would be
+    seen.
+    """
     found = rows(name)
     assert len(found) == 2 * len(registry.find(name).wing("theory").flows())
     assert all(c.verdict == "agrees" and c.detectable < 6e-4 for c in found)
@@ -197,8 +224,12 @@ def test_a_wrong_sign_in_one_term_of_descent_fails(monkeypatch):
     assert not failed([*of_flow(flow, p, 8.0)])
     for moved in flow.state:
         first, *others = sp.Add.make_args(flow.rhs[moved].expand())
-        wrong = dataclasses.replace(flow, rhs={**flow.rhs, moved: sp.Add(-first, *others)})
-        monkeypatch.setattr(Flow, "descend", lambda _, *a, wrong=wrong: right(wrong, *a))
+        wrong = dataclasses.replace(
+            flow, rhs={**flow.rhs, moved: sp.Add(-first, *others)}
+        )
+        monkeypatch.setattr(
+            Flow, "descend", lambda _, *a, wrong=wrong: right(wrong, *a)
+        )
         assert failed([*of_flow(flow, p, 8.0)]), moved
 
 
@@ -206,7 +237,9 @@ def test_the_command_on_one_model_and_without_rows(capsys):
     """As JSON; a model that has nothing to measure is told in one line."""
     assert main(["--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["model"] == "associative_memory.retrieval" and len(found["checks"]) == 3
+    assert (
+        found["model"] == "associative_memory.retrieval" and len(found["checks"]) == 3
+    )
     with pytest.raises(
         ParameterError, match="positional_semantic has no flow, and states no order"
     ):
@@ -218,14 +251,18 @@ def test_the_command_on_all_models(capsys):
     """All orders that are stated hold, and no flow is left out."""
     assert main(["--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {c["verdict"] for c in found["checks"]} <= {"agrees", "exact"} and not found["notes"]
+    assert {c["verdict"] for c in found["checks"]} <= {"agrees", "exact"} and not found[
+        "notes"
+    ]
     flows = {
         f"{m.name} {f}"
         for m in registry.TABLE.values()
         if not m.systems
         for f in getattr(m.wing("theory"), "flows", dict)()
     }
-    assert sum("order of descent" in c["name"] for c in found["checks"]) == 2 * len(flows)
+    assert sum("order of descent" in c["name"] for c in found["checks"]) == 2 * len(
+        flows
+    )
 
 
 def test_sides_that_do_not_fit_are_refused():

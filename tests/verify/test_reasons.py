@@ -1,4 +1,6 @@
-"""Every band says why its theory has no order that a rate could test, or which one it has."""
+"""Every band says why its theory has no order that a rate could test, or which one it
+has.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ def bands():
     for path in ROOT.rglob("*.py"):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Band" and node.args:
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "Band"
+                and node.args
+            ):
                 yield path.relative_to(ROOT.parent), node.lineno, node.args[-1]
 
 
@@ -47,12 +53,16 @@ def test_a_band_says_why_it_is_no_rate():
     every = [*bands()]
     for path, line, node in every:
         found = reason(path, node)
-        told = "order" in found if found else (path.name, ast.unparse(node)) in PASSED_ON
+        told = (
+            "order" in found if found else (path.name, ast.unparse(node)) in PASSED_ON
+        )
         assert told, (path, line)
     assert len(every) > 50
 
 
-@pytest.mark.parametrize("table", ["PAPER", "OURS", "MOMENTS", "PAPER_TIMES", "NOISY_TIMES"])
+@pytest.mark.parametrize(
+    "table", ["PAPER", "OURS", "MOMENTS", "PAPER_TIMES", "NOISY_TIMES"]
+)
 def test_so_do_tables_of_bands(table):
     """Those of state tracking, whose reasons are beside their limits."""
     assert all("order" in why for *_, why in getattr(ensemble, table).values())

@@ -1,8 +1,9 @@
-"""Whole reports of commands whose students take minutes or hours, of students that are made up
-(`pretend`): every number in rows, notes and tables is one that was frozen.
+"""Whole reports of commands whose students take minutes or hours, of students that are
+made up (`pretend`): every number in rows, notes and tables is one that was frozen.
 
-Could see: another seed, parameter or option of any students, an index, a mean, a sign, in whatever
-a report says of them. Whether a row fails as it should is tested where it has a test of its own.
+Could see: another seed, parameter or option of any students, an index, a mean, a sign,
+in whatever a report says of them. Whether a row fails as it should is tested where it
+has a test of its own.
 """
 
 from __future__ import annotations
@@ -17,16 +18,22 @@ from simulate.associative_memory.superposition import zipf_error
 from tests import frozen
 from theory.induction_heads import Parameters as Heads
 from theory.induction_heads.all_weights import descent, law
+from theory.models.registry import find
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import general
 from theory.positional_semantic.branches import Thresholds
-from theory.models.registry import find
 from verify.associative_memory import k_hop, superposition
 from verify.associative_memory import noisy_bigram as noisy
-from verify.induction_heads import all_weights, flow_laws, gaussian, pictures, timescales
+from verify.checks.report import Request
+from verify.induction_heads import (
+    all_weights,
+    flow_laws,
+    gaussian,
+    pictures,
+    timescales,
+)
 from verify.positional_semantic import extensions as slices
 from verify.positional_semantic import minima, thresholds
-from verify.checks.report import Request
 
 
 @pytest.fixture
@@ -41,17 +48,24 @@ def heads(monkeypatch):
         return {n: 2 * N**2 * (1 + 0.1 * pretend.drawn(n, asked, more)) for n in names}
 
     monkeypatch.setattr(
-        flow_laws, "times", lambda N, *query: times(N, *(q for q in query if q != "last"))
+        flow_laws,
+        "times",
+        lambda N, *query: times(N, *(q for q in query if q != "last")),
     )
-    monkeypatch.setattr(  # of a single right pair the same times, however the call is spelled
-        all_weights, "flow_times", lambda N, query, right=1: times(N, query, *[right] * (right > 1))
+    # of a single right pair the same times, however the call is spelled
+    monkeypatch.setattr(
+        all_weights,
+        "flow_times",
+        lambda N, query, right=1: times(N, query, *[right] * (right > 1)),
     )
     monkeypatch.setattr(law, "predicted", lambda *asked: times(*asked, 0))
     return times
 
 
 def test_induction_heads(heads, monkeypatch):
-    """Ensembles of all weights over N, batches and queries; the pictures; both hypotheses."""
+    """Ensembles of all weights over N, batches and queries; the pictures; both
+    hypotheses.
+    """
     found = timescales.all_weights(progress=False)
     frozen.hold_all("made-up heads, all weights", found[1:])
     frozen.hold_all("made-up heads, network", flow_laws.network(progress=False)[1])
@@ -73,9 +87,13 @@ def test_every_weight_of_induction_heads(heads, monkeypatch):
     monkeypatch.setattr(descent, "times", heads)
     monkeypatch.setattr(gaussian, "all_weights_times", lambda p: heads(p.N, p.D, p.eta))
     monkeypatch.setattr(
-        gaussian, "excess", lambda *asked: np.array([pretend.drawn(asked, k) for k in range(4)])
+        gaussian,
+        "excess",
+        lambda *asked: np.array([pretend.drawn(asked, k) for k in range(4)]),
     )
-    monkeypatch.setattr(all_weights, "against_network", lambda: [])  # which has tests of its own
+    monkeypatch.setattr(
+        all_weights, "against_network", lambda: []
+    )  # which has tests of its own
     monkeypatch.setattr(all_weights, "descent", lambda **more: [])
     checks, notes = all_weights.everything(progress=False)
     frozen.hold_all("made-up heads, every weight", notes)
@@ -89,7 +107,10 @@ def test_exponents_of_the_flow(heads):
 
 def _state_evolution(p, *more):
     """A made-up fixed point."""
-    found = {n: 1 + pretend.drawn(pretend.asked(p, {})[0], more, n) for n in (*OVERLAPS, *LOSSES)}
+    found = {
+        n: 1 + pretend.drawn(pretend.asked(p, {})[0], more, n)
+        for n in (*OVERLAPS, *LOSSES)
+    }
     state = SimpleNamespace(q=found["q"], V=found["V"])
     return SimpleNamespace(exists=True, summary=lambda: found, state=state)
 
@@ -97,8 +118,13 @@ def _state_evolution(p, *more):
 def _general(system, start, **more):
     """A made-up fixed point with two columns."""
     seen = float(np.sum(start.q)), float(np.sum(start.theta)), float(np.sum(start.V))
-    x = [1 + pretend.drawn(np.round(seen, 6).tolist(), system.rank, more, k) for k in range(6)]
-    order = SimpleNamespace(q=np.diag(x[:2])[None, None], theta=np.reshape(x[2:4], (1, 1, 2, 1)))
+    x = [
+        1 + pretend.drawn(np.round(seen, 6).tolist(), system.rank, more, k)
+        for k in range(6)
+    ]
+    order = SimpleNamespace(
+        q=np.diag(x[:2])[None, None], theta=np.reshape(x[2:4], (1, 1, 2, 1))
+    )
     return SimpleNamespace(order=order, train_loss=x[4], test_full=x[5])
 
 
@@ -114,9 +140,14 @@ def test_thresholds(monkeypatch):
     monkeypatch.setattr(
         minima,
         "_overlaps",
-        lambda p, seed: {x: 1 + pretend.drawn(pretend.asked(p, {})[0], seed, x) for x in OVERLAPS},
+        lambda p, seed: {
+            x: 1 + pretend.drawn(pretend.asked(p, {})[0], seed, x) for x in OVERLAPS
+        },
     )
-    predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.2, 1.48)}
+    predicted = {
+        "global": Thresholds(0.3, 1.25, 1.49),
+        "local": Thresholds(0.3, 1.2, 1.48),
+    }
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
     monkeypatch.setattr(minima, "GAMP_SEEDS", 4)
     report = thresholds.report(Request(find("positional_semantic"), seeds="5"))
@@ -132,7 +163,9 @@ LOSSES = ("train_loss", "test_mse_half")
 
 @pytest.mark.parametrize(("start", "alpha"), [("semantic", 2.0), ("positional", 1.0)])
 def test_message_passing_of_a_seed(start, alpha):
-    """At a small size, to its fixed point; the sentences and the start are those of the seed."""
+    """At a small size, to its fixed point; the sentences and the start are those of the
+    seed.
+    """
     found = minima._overlaps(Sentences(d=40, alpha=alpha, start=start), 3)
     residues = {x: found.pop(x) for x in ("step", "gradient")}
     assert all(0 <= r < 1e-3 for r in residues.values())
@@ -142,12 +175,16 @@ def test_message_passing_of_a_seed(start, alpha):
 def test_memories(monkeypatch):
     """Zipf frequencies, quadratures, the ablation; kernel learners that are made up."""
     frozen.hold_all("Zipf", zipf_error(8, 1.5, 64, 4, 2, 5, seed=3))
-    assert not zipf_error(400, 1.5, 4, 4, 4, 3).any()  # few, in many dimensions: all recalled
+    assert not zipf_error(
+        400, 1.5, 4, 4, 4, 3
+    ).any()  # few, in many dimensions: all recalled
     assert all(c.within for c in superposition.quadrature_checks())
     assert all(c.within for c in noisy.ablation())
     monkeypatch.setattr(k_hop, "train", pretend.hops)
     assert len(k_hop.learners()) == 6
-    frozen.hold_all("made-up hops", [{n: f[n] for n in TIMED} for f in k_hop.learner_runs(2)])
+    frozen.hold_all(
+        "made-up hops", [{n: f[n] for n in TIMED} for f in k_hop.learner_runs(2)]
+    )
 
 
 TIMED = ("predicted", "times", "k")

@@ -1,5 +1,5 @@
-"""Rows test the measured students: deviations in either direction fail, standard errors agree with
-simulations, no sample is counted twice.
+"""Rows test the measured students: deviations in either direction fail, standard errors
+agree with simulations, no sample is counted twice.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ import xarray as xr
 
 from theory.associative_memory import factual_recall as recall
 from theory.associative_memory.factual_recall import timescales
-from theory.positional_semantic import Parameters as Sentences
 from theory.models.registry import find
+from theory.positional_semantic import Parameters as Sentences
 from theory.state_tracking import Parameters as Tracking
 from verify import trajectories
 from verify.associative_memory import factual_recall as recalling
 from verify.associative_memory import gradient_steps, superposition, trigger_task
 from verify.associative_memory import noisy_bigram as noisy
 from verify.checks.check import sampled
+from verify.checks.report import Request
+from verify.checks.verdict import MANY, Shape, normal_z, path, skewness
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
 from verify.positional_semantic import extensions, minima, thresholds
-from verify.checks.report import Request
 from verify.state_tracking import trajectories as tracking
-from verify.checks.verdict import MANY, Shape, normal_z, path, skewness
 
-OFF = {  # module, what measures, how it is off, rows that must see it, and how many there are
+# module, what measures, how it is off, rows that must see it, and how many there are
+OFF = {
     "value memory": (
         noisy,
         "one_step",
@@ -39,7 +40,10 @@ OFF = {  # module, what measures, how it is off, rows that must see it, and how 
     "feed-forward path": (
         noisy,
         "one_step",
-        lambda found: {**found, "feed_forward": found["feed_forward"] * (np.arange(4000) % 5 > 0)},
+        lambda found: {
+            **found,
+            "feed_forward": found["feed_forward"] * (np.arange(4000) % 5 > 0),
+        },
         lambda: [c for c in noisy.feed_forward() if c.name.startswith("feed")],
         2,
     ),
@@ -69,7 +73,9 @@ OFF = {  # module, what measures, how it is off, rows that must see it, and how 
 
 @pytest.mark.parametrize("name", OFF)
 def test_what_is_measured_off_fails(name, monkeypatch):
-    """Rows agree as it is, and fail where what is measured is off: the prediction stays."""
+    """Rows agree as it is, and fail where what is measured is off: the prediction
+    stays.
+    """
     module, measured, off, rows, count = OFF[name]
     monkeypatch.setattr(superposition, "RECALL", superposition.RECALL[:2])
     right = getattr(module, measured)
@@ -83,7 +89,9 @@ def test_what_is_measured_off_fails(name, monkeypatch):
 
     monkeypatch.setattr(module, measured, once)
     assert len(found := rows()) == count and all(c.within for c in found), found
-    monkeypatch.setattr(module, measured, lambda *given, **more: off(once(*given, **more)))
+    monkeypatch.setattr(
+        module, measured, lambda *given, **more: off(once(*given, **more))
+    )
     assert not any(c.within for c in rows())
 
 
@@ -98,7 +106,9 @@ def test_drift_of_what_is_conserved_fails_either_way(sign):
     assert tracking.conserved(runs.assign(zeta=0 * zeta)).within
 
 
-@pytest.mark.parametrize(("positional", "semantic", "within"), [(50, 4, True), (4, 50, False)])
+@pytest.mark.parametrize(
+    ("positional", "semantic", "within"), [(50, 4, True), (4, 50, False)]
+)
 def test_more_ends_in_the_other_minimum_fail(positional, semantic, within, monkeypatch):
     """The statement has a direction."""
     ends = [np.arange(60) < n for n in (positional, semantic, 6)]
@@ -109,7 +119,9 @@ def test_more_ends_in_the_other_minimum_fail(positional, semantic, within, monke
 
 
 def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
-    """Three sides, each compared with another one, where relations and answers differ in number."""
+    """Three sides, each compared with another one, where relations and answers differ
+    in number.
+    """
     p = recall.Parameters.small().replace(S=6, R=2, D=3)
     end = 1.3 * recall.time_of_share(p, recalling.PARTS[1], 0.1)
     curve = recall.flow().solve(p, at=np.linspace(0, end, 400), t=end)
@@ -117,7 +129,10 @@ def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
     runs = runs.assign_coords(step=("t", np.round(runs.t.values / p.eta).astype(int)))
     rows = {c.name: c for c in recalling.emergence(p, runs)[0]}
     height, flow = (rows[f"{x} half way along the plateau"] for x in ("flow", "loss"))
-    assert height.predicted == pytest.approx(np.log(p.D)) and height.measured != height.predicted
+    assert (
+        height.predicted == pytest.approx(np.log(p.D))
+        and height.measured != height.predicted
+    )
     assert flow.predicted == height.measured
     for part in recalling.PARTS:
         lag = p.eta * timescales.constants(p, part)["lambda_recall"]
@@ -127,14 +142,18 @@ def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
             if c.name.endswith("by the flow, students") and part.name in c.name
         ]
         assert held and all(c.tolerance == max(0.01, lag) for c in held)
-    times = [c for c in rows.values() if "integrator" in c.name or "used elsewhere" in c.name]
+    times = [
+        c for c in rows.values() if "integrator" in c.name or "used elsewhere" in c.name
+    ]
     assert len(times) == 12 and all(c.within for c in times)
 
 
 def test_all_weights_are_followed_in_the_precision_that_they_need(monkeypatch):
     """Without noise in double, with batches in single precision."""
     asked = []
-    monkeypatch.setattr(heads, "train", lambda p, **more: asked.append((p.trained, more["dtype"])))
+    monkeypatch.setattr(
+        heads, "train", lambda p, **more: asked.append((p.trained, more["dtype"]))
+    )
     for trained in ("nineteen", "all"):
         heads.train_all(4, "last", trained, [0])
     assert asked == [("nineteen", "float64"), ("all", "float32")]
@@ -180,7 +199,9 @@ def test_no_seed_of_a_threshold_is_counted_twice(monkeypatch):
 
     monkeypatch.setattr(thresholds, "_gap", gap)
     monkeypatch.setattr(
-        thresholds, "thresholds", lambda p: SimpleNamespace(reasons=(), alpha_c=1.5, alpha_l=1.6)
+        thresholds,
+        "thresholds",
+        lambda p: SimpleNamespace(reasons=(), alpha_c=1.5, alpha_l=1.6),
     )
     with pytest.raises(InterruptedError):
         thresholds.report(Request(find("positional_semantic"), seeds="5"))
@@ -226,7 +247,9 @@ def test_planted_memories_are_predicted_to_be_whole(monkeypatch):
     """Whatever is measured of them."""
     right = trigger_task.Learner.measure
     monkeypatch.setattr(
-        trigger_task.Learner, "measure", lambda self: {k: 0.9 * v for k, v in right(self).items()}
+        trigger_task.Learner,
+        "measure",
+        lambda self: {k: 0.9 * v for k, v in right(self).items()},
     )
     monkeypatch.setattr(trigger_task, "RANDOM", 2)  # of other rows
     monkeypatch.setattr(trigger_task, "by_equation", lambda *_: 0.0)
@@ -239,8 +262,8 @@ DRAWS = 150  # a mean square of normal values scatters by sqrt(2 / 150) = 12%
 
 @pytest.mark.parametrize("drawn", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_standard_errors_of_compare_are_those_of_simulation(drawn):
-    """Of few seeds, about a curve that is known, or the mean of drawn ones: the squared error
-    that a row states is, on average, that of its mean.
+    """Of few seeds, about a curve that is known, or the mean of drawn ones: the squared
+    error that a row states is, on average, that of its mean.
     """
     rng, seeds, t = np.random.default_rng(drawn), 3, [0.0, 1.0]
     squares, stated = [], []
@@ -251,7 +274,9 @@ def test_standard_errors_of_compare_are_those_of_simulation(drawn):
         )
         theory = 1 + rng.normal(size=(drawn, 1)) * [1, 1] if drawn else np.ones((1, 2))
         curve = xr.Dataset({"A": (("draw", "t"), theory)}, {"t": t})
-        (row,) = trajectories.compare(curve if drawn else curve.isel(draw=0), runs).checks
+        (row,) = trajectories.compare(
+            curve if drawn else curve.isel(draw=0), runs
+        ).checks
         squares.append((row.measured - row.predicted) ** 2)
         stated.append(row.standard_error**2)
     true = 1 / seeds + (1 / drawn if drawn else 0)
@@ -261,13 +286,17 @@ def test_standard_errors_of_compare_are_those_of_simulation(drawn):
 
 
 def test_standard_error_of_message_passing_is_that_of_simulation(monkeypatch):
-    """Both parts scatter: message passing less descent on the same sentences, and descent."""
+    """Both parts scatter: message passing less descent on the same sentences, and
+    descent.
+    """
     rng = np.random.default_rng(2)
 
     def trained(p, seeds, alpha, **options):
         names = {n for _, _, these in minima.POINTS for n in these}
         values = (("seed", "alpha"), rng.normal(1, 0.1, (len(seeds), 1)))
-        return xr.Dataset(dict.fromkeys(names, values), {"seed": list(seeds), "alpha": [alpha]})
+        return xr.Dataset(
+            dict.fromkeys(names, values), {"seed": list(seeds), "alpha": [alpha]}
+        )
 
     def passed(p, seed):
         found = {x: rng.normal(1, 0.1) for x in ("q", "m", "theta", "V")}
@@ -285,7 +314,9 @@ def test_standard_error_of_message_passing_is_that_of_simulation(monkeypatch):
         rows, _ = minima.message_passing(p, (200, 400, 800), list(range(32)), {})
         off += [(c.measured - 1) / c.standard_error for c in rows]
     # Student's t of 15 degrees of freedom has variance 15 / 13; 120 values and more.
-    assert np.mean(np.square(off)) == pytest.approx(15 / 13, rel=4 * np.sqrt(2 / len(off)))
+    assert np.mean(np.square(off)) == pytest.approx(
+        15 / 13, rel=4 * np.sqrt(2 / len(off))
+    )
 
 
 def _curves(kind, seeds, rng):
@@ -293,14 +324,17 @@ def _curves(kind, seeds, rng):
     if kind == "independent":
         return rng.normal(size=(seeds, 61))
     angle = 2 * np.pi * np.outer(np.arange(1, 9), np.linspace(0, 1, 61))
-    return rng.normal(size=(seeds, 8)) @ np.cos(angle) + rng.normal(size=(seeds, 8)) @ np.sin(angle)
+    return rng.normal(size=(seeds, 8)) @ np.cos(angle) + rng.normal(
+        size=(seeds, 8)
+    ) @ np.sin(angle)
 
 
 @pytest.mark.parametrize("kind", ["independent", "smooth"])
 @pytest.mark.parametrize("seeds", [4, 8, 20, 64])
 def test_the_largest_of_many_points_is_no_alarm(kind, seeds):
-    """True curves, judged at z = 2: no more alarms than one point gives by itself (4.6%), and not
-    many fewer where seeds are enough; taken for a single point, the largest gives five times more.
+    """True curves, judged at z = 2: no more alarms than one point gives by itself
+    (4.6%), and not many fewer where seeds are enough; taken for a single point, the
+    largest gives five times more.
     """
     rng, z, plain = np.random.default_rng(seeds), [], []
     for _ in range(1000):
@@ -319,8 +353,9 @@ def test_the_largest_of_many_points_is_no_alarm(kind, seeds):
 
 @pytest.mark.parametrize("seeds", [60, 300])
 def test_skewed_values_are_no_alarm(seeds):
-    """Exponential values, |z| > 3 in 0.27% of true means: nearly as many, where Student's t alone
-    gives more than twice as many; of normal values no fewer than half.
+    """Exponential values, |z| > 3 in 0.27% of true means: nearly as many, where
+    Student's t alone gives more than twice as many; of normal values no fewer than
+    half.
     """
     rng, draws, nominal = np.random.default_rng(seeds), 8000, 0.0027
     most = nominal + 4 * np.sqrt(nominal / draws)
@@ -340,13 +375,20 @@ def test_skewed_values_are_no_alarm(seeds):
 
 
 def test_skewness_costs_resolution_on_the_side_of_the_long_tail():
-    """What a row says it sees holds for the harder side; of fewer values it is not known."""
+    """What a row says it sees holds for the harder side; of fewer values it is not
+    known.
+    """
     x = np.random.default_rng(0).exponential(size=200)
     symmetric = 1 + x.std() * np.random.default_rng(0).normal(size=200)
     assert (
-        sampled("x", "e", 1.0, x).detectable > 1.05 * sampled("x", "e", 1.0, symmetric).detectable
+        sampled("x", "e", 1.0, x).detectable
+        > 1.05 * sampled("x", "e", 1.0, symmetric).detectable
     )
     few = x[: MANY - 1]
     same = Shape(skewness(few))
     assert normal_z(-5.0, few.size, same) == normal_z(-5.0, few.size)
-    assert normal_z(-5.0, 200, Shape(2.0)) < normal_z(5.0, 200, Shape(2.0)) == normal_z(5.0, 200)
+    assert (
+        normal_z(-5.0, 200, Shape(2.0))
+        < normal_z(5.0, 200, Shape(2.0))
+        == normal_z(5.0, 200)
+    )

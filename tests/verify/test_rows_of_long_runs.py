@@ -1,5 +1,5 @@
-"""Rows whose students take minutes, of students that are made up: what is right lies within, and
-five percent in what is measured fails.
+"""Rows whose students take minutes, of students that are made up: what is right lies
+within, and five percent in what is measured fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def test_batches_are_extrapolated_to_infinite_ones(off, monkeypatch):
     monkeypatch.setattr(heads, "crossings", crossings)
     monkeypatch.setattr(heads, "population", lambda size, which: limit)
     assert [c.within for c in heads.batches("last")] == [off == 1.0] * len(heads.NAMES)
-    assert set(map(str, asked)) == {str((heads.NOISE_SIZE, "last", "all", list(heads.SEEDS)))}
+    assert set(map(str, asked)) == {
+        str((heads.NOISE_SIZE, "last", "all", list(heads.SEEDS)))
+    }
 
 
 @pytest.mark.parametrize("power", [1.9, 2.0, 2.1])
@@ -46,13 +48,17 @@ def test_exponents_of_all_weights_are_those_of_the_descent(power, monkeypatch):
     monkeypatch.setattr(heads, "batches", lambda which: [])
     monkeypatch.setattr(heads, "train_all", lambda N, *given: N)
     monkeypatch.setattr(
-        heads, "crossings", lambda N: {n: N**power * SCATTER ** np.log(N) for n in heads.NAMES}
+        heads,
+        "crossings",
+        lambda N: {n: N**power * SCATTER ** np.log(N) for n in heads.NAMES},
     )
     squares = {N: dict.fromkeys(heads.NAMES, float(N) ** 2) for N in heads.SIZES}
     monkeypatch.setattr(heads, "population", lambda N, which: squares[N])
     monkeypatch.setattr(flow_laws, "times", lambda N, which: squares[N])
     checks, _, sweeps = heads.all_weights()
-    assert len(checks) == 2 * len(heads.NAMES) and set(sweeps) == set(heads.QUERIES.values())
+    assert len(checks) == 2 * len(heads.NAMES) and set(sweeps) == set(
+        heads.QUERIES.values()
+    )
     assert [c.within for c in checks] == [power == 2.0] * len(checks)
     assert all(c.measured == pytest.approx(power, abs=1e-3) for c in checks)
 
@@ -74,15 +80,20 @@ def test_scatter_that_does_not_fall_with_d_fails(power, monkeypatch):
 
 
 def test_gaps_of_losses_rise_through_zero():
-    """Positional minus semantic training loss; linear minus semantic test error, seed by seed."""
+    """Positional minus semantic training loss; linear minus semantic test error, seed
+    by seed.
+    """
     p, seeds, centre = Sentences(), [3, 5], 2.0
     losses = {"positional": 0.3, "semantic": 0.1}
 
     def train(q, these, alpha, **options):
-        value = losses[q.start] + 0.01 * np.arange(len(alpha)) + np.array(these)[:, None]
+        value = (
+            losses[q.start] + 0.01 * np.arange(len(alpha)) + np.array(these)[:, None]
+        )
         found = (("seed", "alpha"), value)
         return xr.Dataset(
-            {"train_loss": found, "test_mse_half": found}, {"seed": these, "alpha": alpha}
+            {"train_loss": found, "test_mse_half": found},
+            {"seed": these, "alpha": alpha},
         )
 
     def each(work, arguments):
@@ -112,14 +123,19 @@ def test_order_of_probes_has_a_direction(wrong, monkeypatch):
         {
             "probe_W_O2": curve(2 if wrong != "lead" else 6),
             "probe_W_K2": curve(4),
-            "probe_W_K1_early": (("seed", "step"), np.full((3, 9), 0.3 * (wrong == "early"))),
+            "probe_W_K1_early": (
+                ("seed", "step"),
+                np.full((3, 9), 0.3 * (wrong == "early")),
+            ),
         },
         {"seed": range(3), "step": step},
     )
     slow = 150.0 if wrong != "staged" else 40.0
     at = np.linspace(0, 200, 401)
     staged = xr.DataArray(
-        [(at > slow).astype(float)] * 2, {"seed": range(2), "step": at}, dims=("seed", "step")
+        [(at > slow).astype(float)] * 2,
+        {"seed": range(2), "step": at},
+        dims=("seed", "step"),
     )
     found = {
         "probe_W_K1_early": np.full(3, 90.0 if wrong != "lag" else 20.0),
@@ -129,9 +145,15 @@ def test_order_of_probes_has_a_direction(wrong, monkeypatch):
     }
 
     def train(p, seeds, **options):
-        return first if p == trigger_task.EARLY else SimpleNamespace(in_context_accuracy=staged)
+        return (
+            first
+            if p == trigger_task.EARLY
+            else SimpleNamespace(in_context_accuracy=staged)
+        )
 
     monkeypatch.setattr(trigger_task, "train", train)
     monkeypatch.setattr(trigger_task, "emergence", lambda: found)
-    rows = dict(zip(("lead", "early", "lag", "staged"), trigger_task.order(), strict=True))
+    rows = dict(
+        zip(("lead", "early", "lag", "staged"), trigger_task.order(), strict=True)
+    )
     assert {name for name, row in rows.items() if not row.within} == {wrong} - {None}

@@ -1,5 +1,5 @@
-"""No user string reaches an evaluator or a shell, and nothing is unpickled: by search of the source
-and by tests.
+"""No user string reaches an evaluator or a shell, and nothing is unpickled: by search
+of the source and by tests.
 """
 
 import ast
@@ -14,14 +14,14 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from simulate.store import checkpoints, runs, storage
 from simulate import sweep
 from simulate.state_tracking import Parameters
 from simulate.state_tracking import __main__ as students
+from simulate.store import checkpoints, runs, storage
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.numbers import numeric
 from theory.call.parameters import ParameterError
+from theory.numbers import numeric
 from theory.runtime import sealed
 from verify import timescales
 
@@ -64,7 +64,9 @@ def faults(source: str) -> list[str]:
         given = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
         if (
             name in FORBIDDEN
-            and not (name == "compile" and method and owner != "builtins")  # of re, of Numba
+            and not (
+                name == "compile" and method and owner != "builtins"
+            )  # of re, of Numba
             and not (method and name == "eval" and not node.args)
         ) or (owner, name) in OWNED:
             found.append(name)
@@ -74,7 +76,11 @@ def faults(source: str) -> list[str]:
             found.append("torch.load")
         if given.get("shell") or given.get("allow_pickle"):
             found.append("shell" if given.get("shell") else "allow_pickle")
-        if owner == "subprocess" and node.args and not isinstance(node.args[0], ast.List):
+        if (
+            owner == "subprocess"
+            and node.args
+            and not isinstance(node.args[0], ast.List)
+        ):
             found.append("subprocess of a text")
     return found
 
@@ -131,7 +137,9 @@ FLAGS = [
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments"), FLAGS, ids=lambda x: x[0] if isinstance(x, list) else x.__name__
+    ("command", "arguments"),
+    FLAGS,
+    ids=lambda x: x[0] if isinstance(x, list) else x.__name__,
 )
 def test_a_hostile_flag_is_only_text(command, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

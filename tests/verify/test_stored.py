@@ -1,4 +1,6 @@
-"""Reports of command lines are stored by all that they depend on, and come back as they were."""
+"""Reports of command lines are stored by all that they depend on, and come back as they
+were.
+"""
 
 import functools
 import itertools
@@ -27,7 +29,10 @@ CHECKS = [  # every kind of entry, with what JSON has no word for
     near("none", "e", np.nan, np.inf, 0.1, "reason"),
 ]
 REPORT = Report(
-    CHECKS, ["a note"], {"one": (("a", "b"), [("1", "2")])}, {"x": np.array([1, np.nan])}
+    CHECKS,
+    ["a note"],
+    {"one": (("a", "b"), [("1", "2")])},
+    {"x": np.array([1, np.nan])},
 )
 
 
@@ -36,8 +41,12 @@ def made(tmp_path, monkeypatch):
     """Number of times that the report was made."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     monkeypatch.setattr(report_store, "SHORT", -1.0)
-    monkeypatch.setattr(digests, "sources", lambda model, command: f"{model.name} {command}")
-    monkeypatch.setattr(report_store, "_data", functools.cache(report_store._data))  # files stay as they are
+    monkeypatch.setattr(
+        digests, "sources", lambda model, command: f"{model.name} {command}"
+    )
+    monkeypatch.setattr(
+        report_store, "_data", functools.cache(report_store._data)
+    )  # files stay as they are
     count = []
 
     def make():
@@ -48,7 +57,9 @@ def made(tmp_path, monkeypatch):
 
 
 def test_the_same_question_is_answered_once(made, monkeypatch):
-    """As text and as a dictionary, unless asked to run it anew; it says how long that takes."""
+    """As text and as a dictionary, unless asked to run it anew; it says how long that
+    takes.
+    """
     count, make = made
     clock = itertools.count(0.0, 150.0)
     monkeypatch.setattr(report_store.time, "monotonic", lambda: next(clock))
@@ -56,7 +67,10 @@ def test_the_same_question_is_answered_once(made, monkeypatch):
     again, later = report_store.answer(REQUEST, "gradients", make, False)
     assert len(count) == 1 and origin == "" and "as stored on" in later
     assert later.endswith("when it took 150 s")
-    assert again.text(wide=True) == first.text(wide=True) and again.exit_code == first.exit_code
+    assert (
+        again.text(wide=True) == first.text(wide=True)
+        and again.exit_code == first.exit_code
+    )
     assert str(again.as_dict()["checks"]) == str(first.as_dict()["checks"])
     report_store.answer(REQUEST, "gradients", make, True)
     assert len(count) == 2
@@ -105,11 +119,15 @@ def test_a_command_says_that_its_answer_is_stored(tmp_path):
     words = [sys.executable, "-m", "verify.gradients", "induction_heads", "--quiet"]
     environment = {**os.environ, "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path)}
     first, second = (
-        subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+        subprocess.run(
+            words, capture_output=True, text=True, env=environment, check=True
+        )
         for _ in range(2)
     )
     assert first.stdout == second.stdout
-    assert "as stored on" not in first.stderr and "--anew runs it again" in second.stderr
+    assert (
+        "as stored on" not in first.stderr and "--anew runs it again" in second.stderr
+    )
 
 
 def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch):
@@ -125,7 +143,8 @@ def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch)
     with report_store.arrays(tmp_path):
         truth, fewer = numbers(50), numbers(5)
         array, short = sorted(
-            (tmp_path / report_store.ARRAYS).glob("*.npy"), key=lambda f: -f.stat().st_size
+            (tmp_path / report_store.ARRAYS).glob("*.npy"),
+            key=lambda f: -f.stat().st_size,
         )
         short.write_bytes(array.read_bytes())
         assert (numbers(5) == fewer).all()
@@ -138,11 +157,15 @@ def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch)
                 assert (numbers(50) == truth).all() and len(count) == before + 1
             other = report if place is array else array
             place.write_bytes(other.read_bytes())
-            assert report_store.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            assert (
+                report_store.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            )
             assert (numbers(50) == truth).all()
             place.unlink()
             os.mkfifo(place)
-            assert report_store.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            assert (
+                report_store.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            )
             assert (numbers(50) == truth).all()
             place.unlink()
             report_store.answer(REQUEST, "gradients", make, False)

@@ -15,9 +15,9 @@ import xarray as xr
 
 from theory import state_tracking as st
 from theory.call.parameters import ParameterError
+from verify import trajectories
 from verify.checks import command
 from verify.compare import tables
-from verify import trajectories
 from verify.trajectories import compare
 
 P = st.Parameters.demo()
@@ -26,14 +26,17 @@ COLUMNS = "alpha=seen/4,A=attention*0.5,R=overlap,seed=run"
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Ten noisy copies of the flow as a stranger might store them: other names, units and order,
-    and rows of another setting.
+    """Ten noisy copies of the flow as a stranger might store them: other names, units
+    and order, and rows of another setting.
     """
     curve = st.flow().solve(P, alpha=6.0, at=np.linspace(0, 6, 13))
     rng, lines = np.random.default_rng(0), ["run,seen,attention,overlap,width"]
     for run in range(10):
         for k, alpha in enumerate(curve.alpha.values):
-            A, R = (float(v[k]) * (1 + 0.01 * rng.standard_normal()) for v in (curve.A, curve.R))
+            A, R = (
+                float(v[k]) * (1 + 0.01 * rng.standard_normal())
+                for v in (curve.A, curve.R)
+            )
             lines += [f"{run},{4 * alpha},{2 * A},{R},64", f"{run},{4 * alpha},0,0,128"]
     path = tmp_path_factory.mktemp("table") / "theirs.csv"
     path.write_text("\n".join([lines[0], *rng.permutation(lines[1:])]))
@@ -43,7 +46,10 @@ def table(tmp_path_factory):
 def test_a_table_is_read_as_curves_over_seed_and_time(table):
     """Names, factors, rows; whatever the order of the lines."""
     runs = tables.read(table, command.mapped("--columns", COLUMNS), {"width": "64.0"})
-    assert dict(runs.sizes) == {"seed": 10, "alpha": 13} and set(runs.data_vars) == {"A", "R"}
+    assert dict(runs.sizes) == {"seed": 10, "alpha": 13} and set(runs.data_vars) == {
+        "A",
+        "R",
+    }
     assert runs.alpha.values.tolist() == np.linspace(0, 6, 13).tolist()
     curve = st.flow().solve(P, alpha=6.0, at=runs.alpha.values)
     np.testing.assert_allclose(runs.A.mean("seed"), curve.A, rtol=0.015)
@@ -52,10 +58,17 @@ def test_a_table_is_read_as_curves_over_seed_and_time(table):
 
 def test_the_command_sees_another_learning_rate(table, capsys):
     """At their parameters the flow agrees; at a tenth more of eta it fails."""
-    given = [f"--runs={table}", f"--columns={COLUMNS}", "--rows=width=64", "--preset=demo"]
+    given = [
+        f"--runs={table}",
+        f"--columns={COLUMNS}",
+        "--rows=width=64",
+        "--preset=demo",
+    ]
     assert trajectories.main(["state_tracking", *given]) == 0
     assert "2 agrees, 0 FAIL" in capsys.readouterr().out
-    assert trajectories.main(["state_tracking", *given, "--set=eta=0.55", "--json"]) == 1
+    assert (
+        trajectories.main(["state_tracking", *given, "--set=eta=0.55", "--json"]) == 1
+    )
     found = json.loads(capsys.readouterr().out)
     assert {c["equation"] for c in found["checks"]} == {"A", "R"} and found["failed"]
 
@@ -63,9 +76,18 @@ def test_the_command_sees_another_learning_rate(table, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (dict(columns="alpha=seen,A=atention"), "no column 'atention'; did you mean 'attention'"),
-        (dict(columns="alpha=seen,A=attention"), "seed=COLUMN tells students apart, --rows picks"),
-        (dict(columns="A=attention,alpha=seen,seed=run"), "every A, the first of --columns"),
+        (
+            dict(columns="alpha=seen,A=atention"),
+            "no column 'atention'; did you mean 'attention'",
+        ),
+        (
+            dict(columns="alpha=seen,A=attention"),
+            "seed=COLUMN tells students apart, --rows picks",
+        ),
+        (
+            dict(columns="A=attention,alpha=seen,seed=run"),
+            "every A, the first of --columns",
+        ),
         (dict(columns="alpha=seen,seed"), "must be NAME=WORD"),
         (dict(columns="alpha=seen"), "a time and a quantity"),
         (dict(columns="alpha=seen/x,A=attention"), "no column 'seen/x'"),
@@ -79,14 +101,22 @@ def test_the_command_sees_another_learning_rate(table, capsys):
 )
 def test_what_cannot_be_read_is_refused_in_one_line(table, change, words):
     """Naming the column, row or flag."""
-    given = {"runs": f"--runs={table}", "columns": COLUMNS, "rows": "width=64", **change}
+    given = {
+        "runs": f"--runs={table}",
+        "columns": COLUMNS,
+        "rows": "width=64",
+        **change,
+    }
     flags = [given["runs"], f"--columns={given['columns']}", f"--rows={given['rows']}"]
     flags = [*filter(None, [*flags, given.get("more")])]
     with pytest.raises(ParameterError, match=words) as caught:
         trajectories.main(["state_tracking", "--preset=demo", *flags])
     assert "\n" not in str(caught.value)
     named = re.match(r"--\w+(?=:)", str(caught.value))  # the flag that is wrong
-    assert not named or named[0][2:] in [*change, *re.findall(r"\w+", change.get("more", ""))]
+    assert not named or named[0][2:] in [
+        *change,
+        *re.findall(r"\w+", change.get("more", "")),
+    ]
 
 
 def test_one_curve_and_a_model_without_a_flow(tmp_path):
@@ -96,11 +126,15 @@ def test_one_curve_and_a_model_without_a_flow(tmp_path):
     runs = tables.read(path, {"alpha": "t", "theta": "x"})
     assert runs.theta.dims == ("alpha",) and np.isnan(runs.theta[1])
     path.write_text("t,x\n0,one\n")
-    with pytest.raises(ParameterError, match="column 'x' holds a value that is not a number"):
+    with pytest.raises(
+        ParameterError, match="column 'x' holds a value that is not a number"
+    ):
         tables.read(path, {"alpha": "t", "theta": "x"})
     path.write_text("t,x\n0,1\n2,3\n")
     with pytest.raises(ParameterError, match="has no flow"):
-        trajectories.main(["positional_semantic", f"--runs={path}", "--columns=alpha=t,theta=x"])
+        trajectories.main(
+            ["positional_semantic", f"--runs={path}", "--columns=alpha=t,theta=x"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -110,12 +144,16 @@ def test_one_curve_and_a_model_without_a_flow(tmp_path):
         (b"t,x\n0,1\n1,inf\n", "alpha=t,A=x", "column 'x' holds an infinite number"),
         (bytes(range(256)), "alpha=t,A=x", "must be a text file in UTF-8"),
         (b"s,t\n0,1\n", "seed=s,A=t", "the time first"),
-        (b"s,t,x\n0,1,1\n1,2,1\n", "alpha=t,A=x,seed=s", "must have a row at every alpha"),
+        (
+            b"s,t,x\n0,1,1\n1,2,1\n",
+            "alpha=t,A=x,seed=s",
+            "must have a row at every alpha",
+        ),
     ],
 )
 def test_broken_tables(tmp_path, content, columns, words):
-    """No rows, infinity, no text, no time; students measured at times of their own, whose mean
-    would be that of others at every time.
+    """No rows, infinity, no text, no time; students measured at times of their own,
+    whose mean would be that of others at every time.
     """
     path = tmp_path / "broken.csv"
     path.write_bytes(content)
@@ -140,7 +178,9 @@ def test_another_unit_of_time_is_suspected(tmp_path, capsys):
     hint = r"another unit of time\? The runs end at alpha = .*, in training time alpha = epochs / "
     for factor, suspected in ((1, False), (256, True), (1 / 256, True)):
         theirs = tables.arrays({"alpha": factor * curve.alpha, "A": curve.A})
-        assert bool(re.search(hint, str(trajectories.compare(curve, theirs)))) == suspected
+        assert (
+            bool(re.search(hint, str(trajectories.compare(curve, theirs)))) == suspected
+        )
     late = tables.arrays({"alpha": 256 * curve.alpha[50:], "A": curve.A[50:]})
     with pytest.raises(ParameterError, match=f"lies outside the curve, .*; {hint}"):
         trajectories.compare(curve, late)
@@ -148,7 +188,12 @@ def test_another_unit_of_time_is_suspected(tmp_path, capsys):
     for factor, code in ((1, 0), (256, 1)):
         rows = zip(factor * curve.alpha.values, curve.A.values, strict=True)
         path.write_text("t,A\n" + "".join(f"{t},{A}\n" for t, A in rows))
-        words = ["state_tracking", f"--runs={path}", "--preset=demo", "--columns=alpha=t,A=A"]
+        words = [
+            "state_tracking",
+            f"--runs={path}",
+            "--preset=demo",
+            "--columns=alpha=t,A=A",
+        ]
         assert trajectories.main(words) == code
         assert ("another unit" in capsys.readouterr().out) == bool(code)
 
@@ -181,10 +226,12 @@ READ = [  # file, columns, values of x (or of several students)
 
 @pytest.mark.parametrize(("content", "columns", "values"), READ, ids=range(len(READ)))
 def test_what_can_be_read_is_read_rightly(tmp_path, content, columns, values):
-    """Names that look like arithmetic, blanks, quotes, one column per student, names of students,
-    separators and missing values.
+    """Names that look like arithmetic, blanks, quotes, one column per student, names of
+    students, separators and missing values.
     """
-    curves = tables.read(written(tmp_path, content), command.mapped("--columns", columns))
+    curves = tables.read(
+        written(tmp_path, content), command.mapped("--columns", columns)
+    )
     assert curves.t.values.tolist() == [0, 1]
     if isinstance(values, dict):
         np.testing.assert_equal(
@@ -220,7 +267,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("content", "columns", "words"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize(
+    ("content", "columns", "words"), REFUSED, ids=range(len(REFUSED))
+)
 def test_what_would_be_read_wrongly_is_refused(tmp_path, content, columns, words):
     """In one line, with the number of the line in the file."""
     path = written(tmp_path, content)
@@ -245,9 +294,13 @@ def test_no_tables(tmp_path):
 
 
 def test_many_columns_take_a_moment(tmp_path):
-    """A wrong name among 10^5 is refused as fast, in a line that does not name them all."""
+    """A wrong name among 10^5 is refused as fast, in a line that does not name them
+    all.
+    """
     names = [f"c{i}" for i in range(10**5)]
-    path = written(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+    path = written(
+        tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n"
+    )
     begun = time.process_time()
     assert tables.read(path, {"t": "c0", "x": "c99999"}).x.values == [1]
     with pytest.raises(ParameterError, match="no column 'd1'") as caught:
@@ -258,21 +311,25 @@ def test_many_columns_take_a_moment(tmp_path):
 def test_rows_are_told_apart_beyond_nine_digits(tmp_path):
     """Numbers of runs that are equal to one part in 10^9."""
     path = written(tmp_path, "run,t,x\n1000000001,0,1\n1000000002,0,2\n")
-    assert tables.read(path, {"t": "t", "x": "x"}, {"run": "1000000002"}).x.values == [2]
+    assert tables.read(path, {"t": "t", "x": "x"}, {"run": "1000000002"}).x.values == [
+        2
+    ]
 
 
 def test_arrays_of_numpy(tmp_path):
-    """The same curves from arrays, from an archive, and from long arrays with names of students."""
+    """The same curves from arrays, from an archive, and from long arrays with names of
+    students.
+    """
     times, x = np.array([2.0, 0.0, 1.0]), np.array([[3, 1, 2], [6, 4, 5]])
     curves = tables.arrays({"t": times, "x": x, "seed": ["ann", "bob"]})
-    assert curves.t.values.tolist() == [0, 1, 2] and curves.x.sel(seed="bob").values.tolist() == [
-        4,
-        5,
-        6,
-    ]
+    assert curves.t.values.tolist() == [0, 1, 2] and curves.x.sel(
+        seed="bob"
+    ).values.tolist() == [4, 5, 6]
     np.savez(tmp_path / "a.npz", step=2 * times, x=x)
     read = tables.read(tmp_path / "a.npz", {"t": "step/2", "x": "x"})
-    assert read.seed.values.tolist() == [0, 1] and (read.x.values == curves.x.values).all()
+    assert (
+        read.seed.values.tolist() == [0, 1] and (read.x.values == curves.x.values).all()
+    )
     long = tables.arrays(
         {
             "t": [0, 0, 1, 1],
@@ -280,9 +337,13 @@ def test_arrays_of_numpy(tmp_path):
             "seed": ["b", "a", "b", "a"],
         }
     )
-    assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(long.x.sel(seed="a", t=1))
+    assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(
+        long.x.sel(seed="a", t=1)
+    )
     np.savez(tmp_path / "b.npz", t=times, x=x.T)
-    with pytest.raises(ParameterError, match=r"or \(students, times\), not t \(3,\), x \(3, 2\)$"):
+    with pytest.raises(
+        ParameterError, match=r"or \(students, times\), not t \(3,\), x \(3, 2\)$"
+    ):
         tables.read(tmp_path / "b.npz", {"t": "t", "x": "x"})
     with pytest.raises(ParameterError, match="no column 'attn'; it has t, x"):
         tables.read(tmp_path / "b.npz", {"t": "t", "x": "attn"})
@@ -326,8 +387,8 @@ def test_arrays_of_numpy(tmp_path):
 
 @pytest.mark.parametrize("source", ["arrays", "file", "constant"])
 def test_published_means_with_standard_deviations(tmp_path, source):
-    """A right theory 1.3 standard errors away does not fail, a wrong one does, nor does one whose
-    means scatter as those of 20 students.
+    """A right theory 1.3 standard errors away does not fail, a wrong one does, nor does
+    one whose means scatter as those of 20 students.
     """
     students, times = 20, np.linspace(0, 5, 11)
     exact, std = np.exp(-times), 0.1 + 0 * times
@@ -337,7 +398,10 @@ def test_published_means_with_standard_deviations(tmp_path, source):
         mean = exact + off * std / np.sqrt(students)
         if source == "arrays":
             means = tables.arrays({"t": times, "x": mean, "x_std": std})
-            return {c.verdict for c in compare(curve, tables.published(means, students)).checks}
+            return {
+                c.verdict
+                for c in compare(curve, tables.published(means, students)).checks
+            }
         lines = [f"{t},{m},{s}" for t, m, s in zip(times, mean, std, strict=True)]
         path = written(tmp_path, "t,x_mean,x_std\n" + "\n".join(lines))
         columns = {"t": "t", "x": "x_mean", "x_std": "x_std"}
@@ -377,9 +441,13 @@ def test_summaries_beside_a_column_are_no_students(tmp_path):
 
 def test_calls_that_lack_something(tmp_path):
     """In one line, without Python's own words."""
-    with pytest.raises(ParameterError, match="must be a time and a quantity, the time first: {'t'"):
+    with pytest.raises(
+        ParameterError, match="must be a time and a quantity, the time first: {'t'"
+    ):
         tables.read(tmp_path / "nope.csv")
-    with pytest.raises(ParameterError, match=r"path = 'a\\x00b': must be the name of a file"):
+    with pytest.raises(
+        ParameterError, match=r"path = 'a\\x00b': must be the name of a file"
+    ):
         tables.read("a\0b", {"t": "t", "x": "x"})
 
 

@@ -28,9 +28,14 @@ def test_ids_say_what_without_where():
 
 
 def test_report_exit_code_and_json():
-    good, bad = identity("a, here", "e", 1, 1, 0, "why"), identity("b", "e", 1, 2, 0, "why")
+    good, bad = (
+        identity("a, here", "e", 1, 1, 0, "why"),
+        identity("b", "e", 1, 2, 0, "why"),
+    )
     assert Report([good]).exit_code == 0
-    out = json.loads(json.dumps(Report([good], ["note"], numbers={"more": 1}).as_dict()))
+    out = json.loads(
+        json.dumps(Report([good], ["note"], numbers={"more": 1}).as_dict())
+    )
     assert out["failed"] is False and out["notes"] == ["note"] and out["more"] == 1
     assert set(out["checks"][0]) >= {
         "id",
@@ -57,7 +62,9 @@ def test_summary_counts_every_verdict():
         f"{len(VERDICTS[v])} {v}" for v in check.VERDICTS
     )
     assert check_table.summary(VERDICTS["agrees"]) == "7 agrees, 0 FAIL"
-    assert check.failed(every) and not check.failed([c for c in every if c.verdict != "FAIL"])
+    assert check.failed(every) and not check.failed(
+        [c for c in every if c.verdict != "FAIL"]
+    )
 
 
 def test_nothing_checked_is_not_a_success():
@@ -74,7 +81,9 @@ def test_undecided_rows_that_are_far_off_are_quoted():
     assert row.verdict == "undecided"
     assert "A: off by +200%, too few samples to decide" in check_table.result([row])[1]
     near = check.sampled("A", "e", 1.0, np.array([0.85, 1.3, 0.9]))
-    assert near.verdict == "undecided" and "check units" not in check_table.table([near])
+    assert near.verdict == "undecided" and "check units" not in check_table.table(
+        [near]
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
@@ -101,9 +110,18 @@ def test_z_and_relative_errors_have_columns_of_their_own():
     noisy = estimated("y", "e", 2.0, 2.02, 0.01)
     assert (exact.statistic, noisy.statistic) == ("error", "z")
     assert check_table._row(exact) == ["x", "2", "2.02", "+1.0%", "", "agrees"]
-    assert check_table._row(noisy) == ["y", "2", "2.020 +- 0.010", "+1.0%", "2.0", "agrees"]
+    assert check_table._row(noisy) == [
+        "y",
+        "2",
+        "2.020 +- 0.010",
+        "+1.0%",
+        "2.0",
+        "agrees",
+    ]
     assert check_table.table([exact, noisy]).split("\n")[2].split() == head
-    assert check_table.table([exact]).split("\n")[2].split() == [x for x in head if x != "z"]
+    assert check_table.table([exact]).split("\n")[2].split() == [
+        x for x in head if x != "z"
+    ]
     assert "standard errors" not in check_table.table([exact])
     assert exact.deviation == pytest.approx(0.01) == noisy.deviation
 

@@ -10,9 +10,9 @@ from theory import state_tracking
 from theory.call.parameters import ParameterError
 from verify import ensembles
 from verify.compare.emergence import first_crossing
+from verify.compare.times import emergence_times, exponents
 from verify.state_tracking import timescales
 from verify.state_tracking.trajectories import own_start
-from verify.compare.times import emergence_times, exponents
 
 T = np.linspace(0, 40, 4001)
 
@@ -32,16 +32,24 @@ def students(power, seeds=(1.0, 1.1, 1.2)):
 
 
 def test_times_and_exponents_of_powers():
-    """Students with exponent 1.05, predicted 1, in every seed; a level that is not reached."""
+    """Students with exponent 1.05, predicted 1, in every seed; a level that is not
+    reached.
+    """
     theory = students(1.0, (1.0,)).isel(seed=0, drop=True)
     found = emergence_times(students(1.05), theory, time="t", A=0.5)
     assert found.measured.dims == ("quantity", "seed", "L")
-    assert found.sel(L=4.0, seed=2).measured.item() == pytest.approx(1.2 * 4**1.05, rel=1e-9)
+    assert found.sel(L=4.0, seed=2).measured.item() == pytest.approx(
+        1.2 * 4**1.05, rel=1e-9
+    )
     assert found.sel(L=4.0).predicted.item() == pytest.approx(4, rel=1e-9)
-    assert found.deviation.sel(L=2.0, seed=0).item() == pytest.approx(2**0.05 - 1, rel=1e-6)
+    assert found.deviation.sel(L=2.0, seed=0).item() == pytest.approx(
+        2**0.05 - 1, rel=1e-6
+    )
     made = exponents(found, "L").isel(quantity=0)
     assert made.measured.item() == pytest.approx(1.05, rel=1e-9)
-    assert made.gap.item() == pytest.approx(0.05) and made.predicted.item() == pytest.approx(1)
+    assert made.gap.item() == pytest.approx(
+        0.05
+    ) and made.predicted.item() == pytest.approx(1)
     assert made.measured_error.item() < 1e-9 and np.isnan(made.predicted_error)
     late = emergence_times(students(1.0), theory, time="t", A=1e3)
     assert bool(late.measured.isnull().all())
@@ -55,14 +63,22 @@ def test_runs_of_several_settings_are_not_taken_for_one():
     runs = students(1.0)
     with pytest.raises(ParameterError, match="have L, t: pick one of all but the time"):
         first_crossing(runs.A, 0.5)
-    assert first_crossing(runs.A.sel(L=2.0), 0.5).values == pytest.approx([2.0, 2.2, 2.4])
-    one = runs.isel(seed=0, L=0, drop=True).assign_attrs(parameters=json.dumps({"L": 2}))
-    with pytest.raises(ParameterError, match=r"of L = 2, the runs are of several L: .*sel\(L="):
+    assert first_crossing(runs.A.sel(L=2.0), 0.5).values == pytest.approx(
+        [2.0, 2.2, 2.4]
+    )
+    one = runs.isel(seed=0, L=0, drop=True).assign_attrs(
+        parameters=json.dumps({"L": 2})
+    )
+    with pytest.raises(
+        ParameterError, match=r"of L = 2, the runs are of several L: .*sel\(L="
+    ):
         emergence_times(runs, one, time="t", A=0.5)
     p, trained = ensembles("demo")
     swept = xr.concat([trained, trained], "L").assign_coords(L=[2, 4])
     for several in (swept, swept.drop_vars("epoch")):  # whether or not steps are known
-        with pytest.raises(ParameterError, match=r"runs: of several L: pick one: runs.sel\(L="):
+        with pytest.raises(
+            ParameterError, match=r"runs: of several L: pick one: runs.sel\(L="
+        ):
             state_tracking.predict(p, several)
 
 
@@ -74,17 +90,25 @@ def falls(blank=slice(0, 0), times=T[:1001]):
 
 
 def test_what_falls_crosses_downwards():
-    """1 / (1 + exp(t - 5)) is one half at 5; so is its theory, and the quantity says so."""
+    """1 / (1 + exp(t - 5)) is one half at 5; so is its theory, and the quantity says
+    so.
+    """
     found = emergence_times(falls(), falls(), loss=0.5)
     assert found.quantity.values.tolist() == ["loss = 0.5, falling"]
-    assert [x.item() for x in (found.measured, found.predicted, found.deviation)] == [5, 5, 0]
+    assert [x.item() for x in (found.measured, found.predicted, found.deviation)] == [
+        5,
+        5,
+        0,
+    ]
     up = emergence_times(1 - falls(), 1 - falls(), loss=0.5)
     assert up.quantity.values.tolist() == ["loss = 0.5"] and up.measured.item() == 5
 
 
 def test_the_direction_is_that_of_the_crossing():
     """Of most curves, wherever they end: up first and down below the start later."""
-    bump = xr.Dataset({"x": ("t", np.sin(T[:1001]) * np.exp(0.1 * T[:1001]))}, {"t": T[:1001]})
+    bump = xr.Dataset(
+        {"x": ("t", np.sin(T[:1001]) * np.exp(0.1 * T[:1001]))}, {"t": T[:1001]}
+    )
     found = emergence_times(bump, bump, x=0.5)
     assert bump.x[-1] < bump.x[0] and found.quantity.values.tolist() == ["x = 0.5"]
     assert found.measured.item() == pytest.approx(0.49589, abs=1e-4)
@@ -102,12 +126,17 @@ def test_the_direction_is_that_of_the_crossing():
     ],
 )
 def test_a_blank_is_not_never(blank, time, note):
-    """Before a crossing, from a time on, everywhere; one that is not beside it changes nothing."""
+    """Before a crossing, from a time on, everywhere; one that is not beside it changes
+    nothing.
+    """
     found = emergence_times(falls(blank), falls(), loss=0.5)
     np.testing.assert_equal(found.measured.item(), time)
     assert found.measured_note.item() == note and found.predicted_note.item() == ""
     early = emergence_times(falls().sel(t=slice(6, None)), falls(), loss=0.5)
-    assert (early.measured.item(), early.measured_note.item()) == (6, "passed at the first time")
+    assert (early.measured.item(), early.measured_note.item()) == (
+        6,
+        "passed at the first time",
+    )
 
 
 def test_the_order_of_times_changes_nothing():
@@ -127,7 +156,10 @@ def test_the_order_of_times_changes_nothing():
     for wrong, words in (
         (runs.drop_vars("alpha"), "dimension alpha has no times"),
         (runs.swap_dims(alpha="epoch"), "no dimension alpha; say which"),
-        (runs.assign_coords(alpha=runs.alpha.values * np.timedelta64(1, "s")), "must be numbers"),
+        (
+            runs.assign_coords(alpha=runs.alpha.values * np.timedelta64(1, "s")),
+            "must be numbers",
+        ),
         (
             runs.assign_coords(alpha=np.where(runs.alpha > 5, np.nan, runs.alpha)),
             "finite, each once",
@@ -139,16 +171,23 @@ def test_the_order_of_times_changes_nothing():
 
 def test_standard_error_of_an_exponent_is_that_of_its_seeds():
     """Exponents 0.9, 1.0, 1.1 of single seeds."""
-    parts = [students(p, (1.0,)).assign_coords(seed=[k]) for k, p in enumerate((0.9, 1.0, 1.1))]
+    parts = [
+        students(p, (1.0,)).assign_coords(seed=[k])
+        for k, p in enumerate((0.9, 1.0, 1.1))
+    ]
     theory = students(1.0, (1.0,)).isel(seed=0, drop=True)
-    found = exponents(emergence_times(xr.concat(parts, "seed"), theory, time="t", A=0.5), "L")
+    found = exponents(
+        emergence_times(xr.concat(parts, "seed"), theory, time="t", A=0.5), "L"
+    )
     assert found.measured.item() == pytest.approx(1.0, rel=1e-9)
     assert found.measured_error.item() == pytest.approx(0.1 / np.sqrt(3), rel=1e-9)
     assert found.gap_error.item() == pytest.approx(0.1 / np.sqrt(3), rel=1e-9)
 
 
 def test_shipped_students_against_the_flow():
-    """As `verify.timescales` has it, row by row; what the theory does not describe is refused."""
+    """As `verify.timescales` has it, row by row; what the theory does not describe is
+    refused.
+    """
     p, runs = ensembles("demo")
     runs = runs.isel(seed=slice(4))
     curves = own_start(p, runs)
@@ -157,13 +196,19 @@ def test_shipped_students_against_the_flow():
     rows = {c.name: c for c in timescales.emergence(p, runs)[0]}
     for k, name in enumerate(("time of A = 1/2", "time of rollout = 1/2")):
         ratio = 1 + found.deviation.isel(quantity=k).mean("seed").item()
-        assert ratio == pytest.approx(rows[f"{name} by Eq. (15), measured / predicted"].measured)
+        assert ratio == pytest.approx(
+            rows[f"{name} by Eq. (15), measured / predicted"].measured
+        )
     with pytest.raises(ParameterError, match="optimizer"):
         emergence_times(runs.assign_attrs(_adam(runs)), curves, A=0.5)
 
 
 def _adam(runs):
-    return {"parameters": json.dumps(json.loads(runs.attrs["parameters"]) | {"optimizer": "adam"})}
+    return {
+        "parameters": json.dumps(
+            json.loads(runs.attrs["parameters"]) | {"optimizer": "adam"}
+        )
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,5 +240,7 @@ def test_curves_that_cross_have_the_say():
     runs = xr.Dataset({"x": ("t", [0.9, 0.7, 0.5, 0.4, 0.95])}, {"t": t})
     found = emergence_times(runs, theory, x=0.1)
     assert found.quantity.item() == "x = 0.1, falling"
-    assert found.predicted.item() == pytest.approx(3.8) and np.isnan(found.measured.item())
+    assert found.predicted.item() == pytest.approx(3.8) and np.isnan(
+        found.measured.item()
+    )
     assert found.measured_note.item() == "not reached to 4"

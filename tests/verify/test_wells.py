@@ -43,9 +43,9 @@ def test_every_sentence_lies_in_a_well_of_its_own(student):
 
 
 def test_a_sentence_left_out(student):
-    """det H = det H_- det(1 + V l'') exactly, with V the other sentences' response to this one,
-    near V times the identity; H_- is positive, so that the sentence may be in any minimum of its
-    own.
+    """det H = det H_- det(1 + V l'') exactly, with V the other sentences' response to
+    this one, near V times the identity; H_- is positive, so that the sentence may be in
+    any minimum of its own.
     """
     problem, Q, _, found = student
     z, Y = found["z"], found["Y"]
@@ -68,9 +68,9 @@ def test_a_sentence_left_out(student):
 
 
 def test_the_replicon_is_a_trace_of_the_hessian():
-    """H with curvatures of sentences drawn, of both signs: slope of V by its fixed-point equation
-    against the trace, 2% at d = 1500; and of students at d = 150 against the state evolution, 10%,
-    a few times 1/sqrt(d n).
+    """H with curvatures of sentences drawn, of both signs: slope of V by its
+    fixed-point equation against the trace, 2% at d = 1500; and of students at d = 150
+    against the state evolution, 10%, a few times 1/sqrt(d n).
     """
     d, n, lam, sigma = 1500, 3000, 0.05, 0.5
     random = np.random.default_rng(0)
@@ -81,7 +81,11 @@ def test_the_replicon_is_a_trace_of_the_hessian():
     direct = n / d * V**2 * ((bend / (1 + V * bend)) ** 2).mean()
     given = {"V": V, "H_2": (e**-2.0).mean(), "sigma": sigma}
     form = state_evolution.stability()["R"]
-    assert e[0] > 0 and form.evaluate(given) == pytest.approx(direct, rel=0.02) and direct > 0.1
+    assert (
+        e[0] > 0
+        and form.evaluate(given) == pytest.approx(direct, rel=0.02)
+        and direct > 0.1
+    )
     p = Parameters(alpha=2.0, start="semantic", d=150, prox="local", order=8)
     students = []
     for seed in range(7400, 7404):
@@ -93,12 +97,15 @@ def test_the_replicon_is_a_trace_of_the_hessian():
 
 @pytest.mark.slow
 def test_the_start_decides():
-    """Same sentences, same risk: students that began with fields on both sides of the origin end
-    with another overlap, in minima, by more than four standard errors over 12 seeds; the informed
-    ones keep most bistable sentences in the well of the mean field.
+    """Same sentences, same risk: students that began with fields on both sides of the
+    origin end with another overlap, in minima, by more than four standard errors over
+    12 seeds; the informed ones keep most bistable sentences in the well of the mean
+    field.
     """
     seeds = range(12)
-    informed, mixed = (wells.occupations(INFORMED, seeds, spread) for spread in (0.0, 1.5))
+    informed, mixed = (
+        wells.occupations(INFORMED, seeds, spread) for spread in (0.0, 1.5)
+    )
     less = informed["m"] - mixed["m"]
     assert less.mean() > 4 * less.std(ddof=1) / len(less) ** 0.5
     assert informed["local"].sum() / informed["differ"].sum() > 0.5
@@ -107,8 +114,8 @@ def test_the_start_decides():
 
 @pytest.mark.slow
 def test_which_well_is_decided_by_the_start():
-    """At d = 300, 24 seeds: most bistable sentences of informed students lie in the well of the
-    mean field, few of the others.
+    """At d = 300, 24 seeds: most bistable sentences of informed students lie in the
+    well of the mean field, few of the others.
     """
     p = INFORMED.replace(d=300)
     counts = [wells.occupations(p, range(24), spread) for spread in (0.0, 1.5)]
@@ -119,15 +126,20 @@ def test_which_well_is_decided_by_the_start():
 
 
 def test_where_a_well_ends_the_replicon_diverges():
-    """Near the end of a well the slope of its minimum grows as an inverse square root, whose square
-    has a logarithmic integral: the condition fails for the local selection, too, but marginally.
+    """Near the end of a well the slope of its minimum grows as an inverse square root,
+    whose square has a logarithmic integral: the condition fails for the local
+    selection, too, but marginally.
     """
     y, w, k = sp.symbols("y w k", positive=True)
-    (minimum,) = sp.solve(sp.diff(k * y**3 / 3 - w * y, y), y)  # normal form: no well for w < 0
+    (minimum,) = sp.solve(
+        sp.diff(k * y**3 / 3 - w * y, y), y
+    )  # normal form: no well for w < 0
     assert sp.simplify(sp.diff(minimum, w) ** 2 * w) == 1 / (4 * k)
 
 
-@pytest.mark.parametrize("words", [{"tied": False}, {"correlation": 0.5}, {"start": "random"}])
+@pytest.mark.parametrize(
+    "words", [{"tied": False}, {"correlation": 0.5}, {"start": "random"}]
+)
 def test_wells_of_other_students_are_refused(words):
     """Their sentences have other objectives, or no initial well."""
     name = next(iter(words))

@@ -1,9 +1,10 @@
 """Which well of its objective each sentence of a trained student lies in.
 
-At a stationary point of the risk the fields of a sentence, ``z``, solve ``z = w - V dl/dz`` with
-``w`` what the other sentences make of it, and ``V = sigma^2 tr(H^-1)/d`` by the Hessian ``H`` of
-the risk. Both are measured on a student. Where the objective of (w, V) has two wells, the paper's
-selection puts ``z`` into the deeper one, the local selection into that of the mean field.
+At a stationary point of the risk the fields of a sentence, ``z``, solve ``z = w - V
+dl/dz`` with ``w`` what the other sentences make of it, and ``V = sigma^2 tr(H^-1)/d``
+by the Hessian ``H`` of the risk. Both are measured on a student. Where the objective of
+(w, V) has two wells, the paper's selection puts ``z`` into the deeper one, the local
+selection into that of the mean field.
 """
 
 from typing import Any
@@ -18,17 +19,19 @@ from theory.positional_semantic import Parameters, prox
 from theory.positional_semantic import state_evolution as stability
 from theory.positional_semantic.model.parameters import DESCENT
 
-APART = 0.05  # distance of two wells; they are about 1 apart, z is known to 1/sqrt(d) of that
+# distance of two wells; they are about 1 apart, z is known to 1/sqrt(d) of that
+APART = 0.05
 STEPS, RATE = 600, 0.15  # descent before quasi-Newton steps
 
 
 def trained(
     p: Parameters, seed: int, spread: float = 0.0
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-    """Problem with Gram matrices at their limit, weights at a minimum and at the start, teacher.
+    """Problem with Gram matrices at their limit, weights at a minimum and at the start,
+    teacher.
 
-    ``spread`` adds Gaussian weights of that size to the informed start: sentences then begin on
-    either side of the origin.
+    ``spread`` adds Gaussian weights of that size to the informed start: sentences then
+    begin on either side of the origin.
     """
     DESCENT.require(p)
     teacher, data = task.sample(p, seed)
@@ -44,8 +47,8 @@ def trained(
 
 
 def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
-    """Fields ``z``, mean fields ``w`` exerted by the other sentences, targets ``Y`` and response
-    ``V`` of a student, the smallest eigenvalue of its Hessian and the replicon
+    """Fields ``z``, mean fields ``w`` exerted by the other sentences, targets ``Y`` and
+    response ``V`` of a student, the smallest eigenvalue of its Hessian and the replicon
     (`state_evolution.stability`).
     """
     rows = problem.tokens[0].numpy()  # (n, 2, d)
@@ -71,9 +74,11 @@ def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     }
 
 
-def occupation(p: Parameters, fields: dict[str, Any], side: np.ndarray) -> tuple[int, int]:
-    """Number of sentences with two wells of which the deeper one is not on a given side, and of
-    those among them that lie in the well on that side.
+def occupation(
+    p: Parameters, fields: dict[str, Any], side: np.ndarray
+) -> tuple[int, int]:
+    """Number of sentences with two wells of which the deeper one is not on a given
+    side, and of those among them that lie in the well on that side.
 
     Parameters
     ----------
@@ -94,18 +99,24 @@ def occupation(p: Parameters, fields: dict[str, Any], side: np.ndarray) -> tuple
     return int(differ.sum()), int((kept & differ).sum())
 
 
-def mean_field(p: Parameters, problem: Any, Q: np.ndarray, teacher: np.ndarray) -> np.ndarray:
-    """Mean of the fields of each sentence given its teacher's: ``(m, -m)``, or ``theta h/rho``."""
+def mean_field(
+    p: Parameters, problem: Any, Q: np.ndarray, teacher: np.ndarray
+) -> np.ndarray:
+    """Mean of the fields of each sentence given its teacher's: ``(m, -m)``, or ``theta
+    h/rho``.
+    """
     if p.start == "positional":
         return np.outer([1.0, -1.0], np.full(p.n, Q.mean()))
     h = (problem.tokens[0].numpy() @ teacher / np.sqrt(p.d)).T
     return (Q @ teacher) / p.d * h
 
 
-def occupations(p: Parameters, seeds: Any, spread: float = 0.0) -> dict[str, np.ndarray]:
+def occupations(
+    p: Parameters, seeds: Any, spread: float = 0.0
+) -> dict[str, np.ndarray]:
     """By seed: sentences for which selections differ and how many follow the local one
-    (``differ``, ``local``); of those whose start lies across the deeper well, how many stayed
-    (``across``, ``stayed``); order parameters and loss per dimension.
+    (``differ``, ``local``); of those whose start lies across the deeper well, how many
+    stayed (``across``, ``stayed``); order parameters and loss per dimension.
     """
     rows = []
     for seed in seeds:

@@ -1,8 +1,9 @@
-"""Weights as associative memories (slides of A. Bietti, 2025): small systems, headed by factual
-recall.
+"""Weights as associative memories (slides of A. Bietti, 2025): small systems, headed by
+factual recall.
 
-Each subpackage is one system with its own ``Parameters``. The names here are those of the headline
-system, `factual_recall`, but ``equations()`` and ``sections()`` cover all systems.
+Each subpackage is one system with its own ``Parameters``. The names here are those of
+the headline system, `factual_recall`, but ``equations()`` and ``sections()`` cover all
+systems.
 """
 
 from theory.associative_memory import (

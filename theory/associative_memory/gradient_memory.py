@@ -1,5 +1,5 @@
-"""Gradients as associative memories: lemma, one step, and gradient flow (slides; Bietti et al.
-2023).
+"""Gradients as associative memories: lemma, one step, and gradient flow (slides; Bietti
+et al. 2023).
 """
 
 from dataclasses import dataclass
@@ -8,8 +8,24 @@ from typing import Annotated
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, BaseParameters, Equation, Flow, ParameterError, Preset, Scope, array, delta_gradient, delta_sum, parameter, proved, symbol, table, vanishes, written_as
-from theory.call import scope
+from theory import (
+    Allowed,
+    BaseParameters,
+    Equation,
+    Flow,
+    ParameterError,
+    Preset,
+    Scope,
+    array,
+    delta_gradient,
+    delta_sum,
+    parameter,
+    proved,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.associative_memory.symbols import (
     DERIVED,
     F,
@@ -35,6 +51,7 @@ from theory.associative_memory.symbols import (
     y,
     z,
 )
+from theory.call import scope
 from theory.dynamics.catalogue import cache, catalogue
 from theory.symbols.special import log_linear
 
@@ -46,7 +63,8 @@ __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sec
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Uniform keys ``z`` with one correct class each, orthonormal embeddings, zero initial weights.
+    """Uniform keys ``z`` with one correct class each, orthonormal embeddings, zero
+    initial weights.
 
     Raises
     ------
@@ -70,23 +88,32 @@ class Parameters(BaseParameters):
             raise ParameterError(f"K = {self.K}: must be <= N = {self.N}")
 
 
-MEMORY = Scope("the flow of the margin", "uniform keys and orthonormal embeddings, zero start")
+MEMORY = Scope(
+    "the flow of the margin", "uniform keys and orthonormal embeddings, zero start"
+)
 applies = scope.applies({"flow": MEMORY})
 
 
 # One step from zero, and gradient flow at all times
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
-logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", "right score after one step", real=True)
-logit_wrong = symbol("s_wrong", r"u_{k}^{\top} W_1 e_z", "wrong score after one step", real=True)
-half_time = symbol("t_half", r"t_{1/2}", "time at which half the loss is left", positive=True)
+logit_right = symbol(
+    "s_right", r"u_{f(z)}^{\top} W_1 e_z", "right score after one step", real=True
+)
+logit_wrong = symbol(
+    "s_wrong", r"u_{k}^{\top} W_1 e_z", "wrong score after one step", real=True
+)
+half_time = symbol(
+    "t_half", r"t_{1/2}", "time at which half the loss is left", positive=True
+)
 
 
 def rates() -> tuple[sp.Expr, sp.Expr]:
     """Rates of the correct and of a wrong logit at margin m, by the gradient lemma.
 
-    The residual in the lemma is prediction minus truth. With orthonormal embeddings the logit of
-    (k, z) changes only by the residual of (k, z), times the probability 1/N of the key.
+    The residual in the lemma is prediction minus truth. With orthonormal embeddings the
+    logit of (k, z) changes only by the residual of (k, z), times the probability 1/N of
+    the key.
     """
     right = sp.exp(m) / (sp.exp(m) + K - 1)
     wrong = 1 / (sp.exp(m) + K - 1)
@@ -114,8 +141,8 @@ def flow() -> Flow:
 
 @cache
 def descent_equations() -> dict[str, Equation]:
-    """Logits, margin and loss after one step; margin of the flow, and the time at which its loss
-    has halved.
+    """Logits, margin and loss after one step; margin of the flow, and the time at which
+    its loss has halved.
     """
     step = [sp.simplify(eta * q.subs(m, 0)) for q in rates()]
     right = written_as(eta / N * (1 - 1 / K), step[0])
@@ -134,7 +161,9 @@ def descent_equations() -> dict[str, Equation]:
     )
     root = sp.Symbol("root", positive=True)  # sqrt(K)
     goal = sp.solve(sp.Eq(1 + (root**2 - 1) / sp.Symbol("E"), root), sp.Symbol("E"))[0]
-    goal = sp.factor(goal).subs(root, sp.sqrt(K))  # e^m at which the loss is half of ln K
+    goal = sp.factor(goal).subs(
+        root, sp.sqrt(K)
+    )  # e^m at which the loss is half of ln K
     half = sp.simplify(N / K * travelled.subs(m, sp.log(goal)))
     half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
     slides = ref(
@@ -179,7 +208,9 @@ sample_loss = symbol("loss_sample", r"\ell", "cross-entropy of one sample", real
 risk = symbol("risk", "L(W)", "mean cross-entropy", real=True)
 hidden = array("h_hidden", "h", "output of an inner matrix")
 mean = array("mu_class", r"\mu", "mean input of a class")
-mean_hat = array("mu_class_hat", r"\hat{\mu}", "mean input weighted by the prediction of a class")
+mean_hat = array(
+    "mu_class_hat", r"\hat{\mu}", "mean input weighted by the prediction of a class"
+)
 prior = array("p_class", "p", "probability of a class")
 
 
@@ -189,26 +220,29 @@ def score() -> sp.Expr:
 
 
 def score_gradient() -> sp.Expr:
-    """Derivative of a score with respect to an entry of W: the outer product of output and
-    input.
+    """Derivative of a score with respect to an entry of W: the outer product of output
+    and input.
     """
     return delta_gradient(score(), W[i, j])
 
 
 def backward() -> sp.Expr:
-    """Derivative of ``ln sum_l exp F_l - F_y`` with respect to the score F_k, in terms of the
-    prediction.
+    """Derivative of ``ln sum_l exp F_l - F_y`` with respect to the score F_k, in terms
+    of the prediction.
     """
     partition = sp.Sum(sp.exp(F[l]), (l, 1, K))
     derivative = sp.diff(sp.log(partition) - F[y], F[k])
     resolved = derivative.replace(
-        lambda q: isinstance(q, sp.Sum) and q.has(delta), lambda q: delta_sum(q.function, *q.limits)
+        lambda q: isinstance(q, sp.Sum) and q.has(delta),
+        lambda q: delta_sum(q.function, *q.limits),
     )
     return sp.expand(resolved.subs(sp.exp(F[k]), p_hat[k] * partition))
 
 
 def averaged() -> sp.Expr:
-    """Mean of (p_hat_k - delta_yk) over the answers y of one key with probabilities p(y|z)."""
+    """Mean of (p_hat_k - delta_yk) over the answers y of one key with probabilities
+    p(y|z).
+    """
     residual = backward().subs(p_hat[k], p_hat[k, z])
     total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
     # The other terms do not depend on y, and sum_y p(y|z) = 1.
@@ -217,8 +251,8 @@ def averaged() -> sp.Expr:
 
 @cache
 def lemma_equations() -> dict[str, Equation]:
-    """Score, its gradient, the backward factor, the lemma, and its forms for noisy inputs and inner
-    matrices.
+    """Score, its gradient, the backward factor, the lemma, and its forms for noisy
+    inputs and inner matrices.
     """
     outer = score_gradient()
     residual = averaged()
@@ -231,7 +265,9 @@ def lemma_equations() -> dict[str, Equation]:
     ).subs(p_hat[k], prior[k] * mean_hat[k, j])
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
     inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
-    chain = delta_sum(v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d))
+    chain = delta_sum(
+        v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d)
+    )
     proved(
         sp.expand(chain - v[i] * e[z, j]) == 0,
         "the gradient of an inner matrix is not an outer product",
@@ -245,7 +281,11 @@ def lemma_equations() -> dict[str, Equation]:
             status="exact",
             score=(F[k], score()),
             score_gradient=(sp.Derivative(F[k], W[i, j]), outer),
-            backward=(sp.Derivative(sample_loss, F[k]), back, "cross-entropy of one sample"),
+            backward=(
+                sp.Derivative(sample_loss, F[k]),
+                back,
+                "cross-entropy of one sample",
+            ),
             gradient_lemma=(slope, entry, "any law of (z, y)"),
         ),
         **table(

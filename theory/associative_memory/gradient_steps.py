@@ -7,40 +7,59 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, BaseParameters, Equations, Limit, ParameterError, Preset, Scope, number, parameter, proved, symbol, table, written_as
-from theory.call import scope
+from theory import (
+    Allowed,
+    BaseParameters,
+    Equations,
+    Limit,
+    ParameterError,
+    Preset,
+    Scope,
+    number,
+    parameter,
+    proved,
+    symbol,
+    table,
+    written_as,
+)
 from theory.associative_memory.symbols import DERIVED, N, T, ref
+from theory.call import scope
 from theory.dynamics.catalogue import catalogue
 
 __all__ = ["Parameters", "applies", "equations", "flows", "second_gradient", "sections"]
 
 
-# Parameters of the three gradient steps that build an induction head, and which learners their
-# theory describes
+# Parameters of the three gradient steps that build an induction head, and which
+# learners their theory describes
 
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Task (a trigger, its answer directly after it, and the trigger again at the end) and step
-    sizes.
+    """Task (a trigger, its answer directly after it, and the trigger again at the end)
+    and step sizes.
 
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, or too few tokens that are not triggers.
+        For an unknown name, a value out of range, or too few tokens that are not
+        triggers.
     """
 
-    # A first step of 1 leaves the softmax unsaturated, too, though no longer linear; at 30 it
-    # saturates and later steps fail.
+    # A first step of 1 leaves the softmax unsaturated, too, though no longer linear; at
+    # 30 it saturates and later steps fail.
     PRESETS = {
         "unsaturated": Preset("A first step so small that the theory holds."),
-        "saturated": Preset("A first step so large that probabilities saturate.", first_step=30.0),
+        "saturated": Preset(
+            "A first step so large that probabilities saturate.", first_step=30.0
+        ),
     }
     N: int = parameter(30, "tokens, triggers included", low=4)
     K: int = parameter(3, "triggers", low=1)
     T: int = parameter(32, "sequence length", low=5)
     samples: int = parameter(50000, "sequences per gradient", low=100)
-    first_step: float = parameter(0.1, "learning rate of the first step, in units of N T", above=0)
+    first_step: float = parameter(
+        0.1, "learning rate of the first step, in units of N T", above=0
+    )
     second_gain: float = parameter(
         20.0, "mean weight of trigger associations after the second step", above=0
     )
@@ -59,8 +78,8 @@ class Parameters(BaseParameters):
         return {"N": self.N, "K": self.K, "T": self.T, "n_plain": self.N - self.K}
 
 
-# Students' second gradient over its formula, per unit of the first step: +4% at 0.1, +9% at 0.3,
-# +16% at 1, 1% each (four data sets of 10^4 sequences).
+# Students' second gradient over its formula, per unit of the first step: +4% at 0.1,
+# +9% at 0.3, +16% at 1, 1% each (four data sets of 10^4 sequences).
 SMALL = 0.1
 LINEAR = Limit(
     "first_step",
@@ -81,18 +100,18 @@ applies = scope.applies({"steps": STEPS})
 
 @scope.pointwise(STEPS)
 def second_gradient(p: Parameters) -> float:
-    """Negative gradient of a trigger's own association in the second step, per unit learning rate
-    of the first step.
+    """Negative gradient of a trigger's own association in the second step, per unit
+    learning rate of the first step.
 
-    To leading order in the first step (linear softmax), otherwise exact. The value at position s
-    contributes as far as the first step's matrix maps it to y; given t0, all expectations are sums
-    over positions.
+    To leading order in the first step (linear softmax), otherwise exact. The value at
+    position s contributes as far as the first step's matrix maps it to y; given t0, all
+    expectations are sums over positions.
 
     Returns
     -------
     float
-        Entry of W^2 in a trigger's column at the trigger's own remapped token. The entry at another
-        trigger's remapped token is 0.
+        Entry of W^2 in a trigger's column at the trigger's own remapped token. The
+        entry at another trigger's remapped token is 0.
 
     Raises
     ------
@@ -106,8 +125,8 @@ def second_gradient(p: Parameters) -> float:
     # Weight of every position in the averaged remap block.
     weight = (harmonic[-1] - np.append(0.0, harmonic[:-1])) / length
     starts = np.arange(1, length - 1)
-    # Mean input given the answer, for (the answer, another plain token, a trigger); token block and
-    # remap block.
+    # Mean input given the answer, for (the answer, another plain token, a trigger);
+    # token block and remap block.
     token = (
         (length - 3) / (plain * length) + 1 / length,
         (length - 3) / (plain * length),
@@ -119,13 +138,15 @@ def second_gradient(p: Parameters) -> float:
     remap = (random / plain + answer, random / plain, trigger / p.K)
 
     def parts(block: tuple[float, float, float]) -> np.ndarray:
-        """Mean of (mean given y - (n/N) overall mean) at the answer, at a random plain token and at
-        a trigger.
+        """Mean of (mean given y - (n/N) overall mean) at the answer, at a random plain
+        token and at a trigger.
         """
         # A random plain token is the answer with probability 1/n.
         overall = (block[0] + (plain - 1) * block[1]) / plain
         share = plain / size
-        return np.array([block[0] - share * overall, (1 - share) * overall, (1 - share) * block[2]])
+        return np.array(
+            [block[0] - share * overall, (1 - share) * overall, (1 - share) * block[2]]
+        )
 
     slope = 0.0
     for t0 in starts:
@@ -133,21 +154,35 @@ def second_gradient(p: Parameters) -> float:
         kind[t0 - 1] = kind[-1] = 2
         kind[t0] = 0
         right = (parts(token)[kind] + np.cumsum(parts(remap)[kind]) / positions) / plain
-        attended = (np.where(positions >= t0, 1.0, 0.0) + (positions == length)) / positions
+        attended = (
+            np.where(positions >= t0, 1.0, 0.0) + (positions == length)
+        ) / positions
         slope += ((right - right.mean()) * attended).mean() / len(starts) / p.K
     return slope
 
 
 # Population gradients of the first two steps
 
-n = symbol("n_plain", "n", "tokens that are no triggers, N - K", integer=True, positive=True)
-delta = symbol("delta_kz", r"\delta_{kz}", "1 where token z is the answer k", nonnegative=True)
-mean_plain = symbol("mean_plain", r"\mathbb{E}\bar{x}_{z}", "mean share of token z", positive=True)
+n = symbol(
+    "n_plain", "n", "tokens that are no triggers, N - K", integer=True, positive=True
+)
+delta = symbol(
+    "delta_kz", r"\delta_{kz}", "1 where token z is the answer k", nonnegative=True
+)
+mean_plain = symbol(
+    "mean_plain", r"\mathbb{E}\bar{x}_{z}", "mean share of token z", positive=True
+)
 mean_given = symbol(
-    "mean_given", r"\mathbb{E}[\bar{x}_{z}|y=k]", "its mean where the answer is k", positive=True
+    "mean_given",
+    r"\mathbb{E}[\bar{x}_{z}|y=k]",
+    "its mean where the answer is k",
+    positive=True,
 )
 slope_token = symbol(
-    "slope_token", r"\partial L/\partial (W_O)_{kz}", "gradient from token z to output k", real=True
+    "slope_token",
+    r"\partial L/\partial (W_O)_{kz}",
+    "gradient from token z to output k",
+    real=True,
 )
 slope_remap = symbol(
     "slope_remap",
@@ -156,7 +191,10 @@ slope_remap = symbol(
     real=True,
 )
 reach = symbol(
-    "reach", r"\bar{C}", "attention that reaches the answer's remapped copy", positive=True
+    "reach",
+    r"\bar{C}",
+    "attention that reaches the answer's remapped copy",
+    positive=True,
 )
 UNIFORM = "all weights zero: attention uniform in both layers"
 STATEMENT = "slides, three gradient steps; set-up and formulas derived here"
@@ -164,17 +202,19 @@ s = symbol("s_position", "s", "a position", integer=True, positive=True)
 
 
 def token_mean(known: bool) -> sp.Expr:
-    """Mean of the averaged token block at a plain token z; with ``known``, conditional on the
-    answer k.
+    """Mean of the averaged token block at a plain token z; with ``known``, conditional
+    on the answer k.
 
-    Of T positions, T - 3 are uniform on the plain tokens. The answer is z with certainty if k = z,
-    and uniform if k is not given.
+    Of T positions, T - 3 are uniform on the plain tokens. The answer is z with
+    certainty if k = z, and uniform if k is not given.
     """
     return sp.simplify(((T - 3) / n + (delta if known else 1 / n)) / T)
 
 
 def weight_of_position() -> sp.Expr:
-    """Total weight of position s in the averaged remap block: (1/T) sum over t >= s of 1/t."""
+    """Total weight of position s in the averaged remap block: (1/T) sum over t >= s of
+    1/t.
+    """
     return (sp.harmonic(T) - sp.harmonic(s - 1)) / T
 
 
@@ -194,15 +234,17 @@ def mean_reach() -> sp.Expr:
         "the sum of harmonic numbers is wrong",
     )
     form = sp.harmonic(T) / T - summed / (T * (T - 2))
-    mean = weight_of_position().subs(sp.harmonic(s - 1), summed / (T - 2))  # of s - 1 = t0
+    mean = weight_of_position().subs(
+        sp.harmonic(s - 1), summed / (T - 2)
+    )  # of s - 1 = t0
     return written_as(form, mean).rewrite(sp.digamma)
 
 
 @cache
 def population_equations() -> Equations:
     """Gradient of the output matrix at zero weights, token block and remap block."""
-    # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for plain
-    # outputs.
+    # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for
+    # plain outputs.
     slope = sp.expand(token_mean(known=False) / N - token_mean(known=True) / n)
     diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
     gain = sp.simplify(other - diagonal)
@@ -224,7 +266,12 @@ def population_equations() -> Equations:
         token_mean=(mean_plain, token_mean(known=False), DERIVED, "z plain"),
         token_mean_given=(mean_given, token_mean(known=True), DERIVED, "z, k plain"),
         first_gradient=(slope_token, sp.factor(slope), STATEMENT, "z, k plain"),
-        first_gain=(slope_token - on, lead, STATEMENT, "lead of z -> z after a unit step"),
+        first_gain=(
+            slope_token - on,
+            lead,
+            STATEMENT,
+            "lead of z -> z after a unit step",
+        ),
         answer_reach=(reach, position, DERIVED, "first layer: inclusive causal mask"),
         first_gain_remap=(
             slope_remap - on_remapped,

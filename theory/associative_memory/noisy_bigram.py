@@ -1,5 +1,5 @@
-"""Noisy bigrams: the global association is learned long before the in-context one (slides; Chen et
-al. 2024).
+"""Noisy bigrams: the global association is learned long before the in-context one
+(slides; Chen et al. 2024).
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,21 @@ import scipy
 import sympy as sp
 import xarray as xr
 
-from theory import Allowed, BaseParameters, Equations, ParameterError, Preset, Scope, number, parameter, symbol, table, written_as
-from theory.call import scope
+from theory import (
+    Allowed,
+    BaseParameters,
+    Equations,
+    ParameterError,
+    Preset,
+    Scope,
+    number,
+    parameter,
+    symbol,
+    table,
+    written_as,
+)
 from theory.associative_memory.symbols import DERIVED, N, T, ref
+from theory.call import scope
 from theory.dynamics.catalogue import catalogue
 from theory.explorer.curves import gridded
 
@@ -33,8 +45,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """A trigger's answer occurs in the context, but the label is a fixed noise token with
-    probability a.
+    """A trigger's answer occurs in the context, but the label is a fixed noise token
+    with probability a.
 
     Raises
     ------
@@ -44,11 +56,15 @@ class Parameters(BaseParameters):
 
     PRESETS = {
         "one_step": Preset("One gradient step from n samples."),
-        "ablation": Preset("Both paths trained; more noise than clean answers.", N=32, T=16, a=0.6),
+        "ablation": Preset(
+            "Both paths trained; more noise than clean answers.", N=32, T=16, a=0.6
+        ),
     }
     N: int = parameter(64, "possible answers; the noise token is one more", low=2)
     T: int = parameter(8, "context tokens: the answer and T - 1 random ones", low=2)
-    a: float = parameter(0.5, "probability that the label is the noise token", above=0, high=0.99)
+    a: float = parameter(
+        0.5, "probability that the label is the noise token", above=0, high=0.99
+    )
     n: int = parameter(256, "samples of the one gradient step", low=1)
     draws: int = parameter(200, "independent data sets", low=2)
     eta: float = parameter(1.0, "learning rate of the ablated model", above=0)
@@ -83,11 +99,13 @@ MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 
 @scope.pointwise(ONE_STEP)
 def feed_forward_success(p: Parameters) -> float:
-    """Probability that the noise token has strictly the largest count among n labels, exactly.
+    """Probability that the noise token has strictly the largest count among n labels,
+    exactly.
 
-    With j noise labels, the counts of all other labels among the remaining n - j must be below j.
-    Multinomial counts are Poisson counts, given their sum: the probability is a coefficient in a
-    power of a truncated series, computed in floating point (all terms are positive).
+    With j noise labels, the counts of all other labels among the remaining n - j must
+    be below j. Multinomial counts are Poisson counts, given their sum: the probability
+    is a coefficient in a power of a truncated series, computed in floating point (all
+    terms are positive).
 
     Raises
     ------
@@ -103,15 +121,19 @@ def feed_forward_success(p: Parameters) -> float:
         elif others > (j - 1) * p.N:
             inside = 0.0
         else:  # N Poisson counts, each below j, given that they add up to n - j
-            series = scipy.stats.poisson.pmf(np.arange(min(j, others + 1)), others / p.N)
-            inside = _power(series, p.N, others) / scipy.stats.poisson.pmf(others, others)
+            series = scipy.stats.poisson.pmf(
+                np.arange(min(j, others + 1)), others / p.N
+            )
+            inside = _power(series, p.N, others) / scipy.stats.poisson.pmf(
+                others, others
+            )
         total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
     return float(total)
 
 
 def _power(series: np.ndarray, exponent: int, order: int) -> float:
-    """Coefficient of x^order in a power of a polynomial with positive coefficients, by repeated
-    squaring.
+    """Coefficient of x^order in a power of a polynomial with positive coefficients, by
+    repeated squaring.
     """
     result, base = np.ones(1), series
     while exponent:
@@ -125,13 +147,13 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
 
 @scope.pointwise(ONE_STEP)
 def value_recovered(p: Parameters) -> float:
-    """Recovered fraction of the value memory at finite N, with ties broken evenly: of the tokens z
-    whose largest value entry among the N answers is z. The row of the noise token is
-    excluded.
+    """Recovered fraction of the value memory at finite N, with ties broken evenly: of
+    the tokens z whose largest value entry among the N answers is z. The row of the
+    noise token is excluded.
 
-    Uses the exact distributions of the count of token z under its own label and under another one.
-    The N - 1 other labels are treated as independent, although their numbers of samples add up to a
-    constant.
+    Uses the exact distributions of the count of token z under its own label and under
+    another one. The N - 1 other labels are treated as independent, although their
+    numbers of samples add up to a constant.
 
     Raises
     ------
@@ -141,7 +163,9 @@ def value_recovered(p: Parameters) -> float:
     number("n", p.n, Allowed(high=10**9), int)
     number("T", p.T, Allowed(high=10**7), int)
     labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
-    weight = scipy.stats.binom.pmf(labelled, p.n, (1 - p.a) / p.N)  # samples with a given label
+    weight = scipy.stats.binom.pmf(
+        labelled, p.n, (1 - p.a) / p.N
+    )  # samples with a given label
     top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
     if labelled.size * (labelled[-1] + top) > MOST:
         raise ParameterError(
@@ -152,11 +176,14 @@ def value_recovered(p: Parameters) -> float:
     by_chance = scipy.stats.binom.pmf(c[:, None], (p.T - 1) * labelled, 1 / p.N)
     here = by_chance @ weight
     under_own_label = np.zeros(len(c))
-    for count, w in zip(labelled, weight, strict=True):  # there each sample has z once more
+    for count, w in zip(
+        labelled, weight, strict=True
+    ):  # there each sample has z once more
         under_own_label[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
-    # Ties with j of N - 1 others are won with probability 1/(j + 1), averaged over a binomial.
+    # Ties with j of N - 1 others are won with probability 1/(j + 1), averaged over a
+    # binomial.
     win = np.where(
         here > 1e-12,
         (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300)),
@@ -167,11 +194,21 @@ def value_recovered(p: Parameters) -> float:
 
 # Sample complexity of each path
 
-a = symbol("a_noise", "a", "probability that the token behind the trigger is noise", positive=True)
+a = symbol(
+    "a_noise",
+    "a",
+    "probability that the token behind the trigger is noise",
+    positive=True,
+)
 n = symbol("n_samples", "n", "samples", integer=True, positive=True)
-rate = symbol("lambda_labels", r"\lambda", "samples with a given clean label", positive=True)
+rate = symbol(
+    "lambda_labels", r"\lambda", "samples with a given clean label", positive=True
+)
 others = symbol(
-    "Lambda_chance", r"\Lambda", "chance occurrences of a token with other labels", positive=True
+    "Lambda_chance",
+    r"\Lambda",
+    "chance occurrences of a token with other labels",
+    positive=True,
 )
 fail = symbol(
     "p_fail",
@@ -194,21 +231,23 @@ def poisson(mean: sp.Expr, value: sp.Expr) -> sp.Expr:
 
 @cache
 def samples_equations() -> Equations:
-    """Failure probability of the feed-forward path, its sample size, and the recovered fraction of
-    the value memory.
+    """Failure probability of the feed-forward path, its sample size, and the recovered
+    fraction of the value memory.
     """
-    # For n << sqrt(N) all other labels occur at most once, so that the noise token must occur
-    # twice.
+    # For n << sqrt(N) all other labels occur at most once, so that the noise token must
+    # occur twice.
     binomial = sp.binomial(n, count) * a**count * (1 - a) ** (n - count)
     failing = sum(binomial.subs(count, sp.Integer(c)) for c in (0, 1))
     failing = written_as((1 - a) ** n + n * a * (1 - a) ** (n - 1), failing)
     small = symbol("x_na", "x", positive=True)  # n a, fixed as a -> 0
     limit = sp.simplify(sp.limit(failing.subs(n, small / a), a, 0))
-    # The association z -> z has a Poisson(lambda) number of samples labelled z. Any other label has
-    # z by chance, at most once as N grows. A single own sample ties with Poisson(Lambda) chance
-    # ones, and the winner is drawn evenly.
+    # The association z -> z has a Poisson(lambda) number of samples labelled z. Any
+    # other label has z by chance, at most once as N grows. A single own sample ties
+    # with Poisson(Lambda) chance ones, and the winner is drawn evenly.
     at_least_two = 1 - poisson(rate, sp.Integer(0)) - poisson(rate, sp.Integer(1))
-    tie = sp.simplify(sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo)))
+    tie = sp.simplify(
+        sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo))
+    )
     share = sp.expand(at_least_two) + poisson(rate, sp.Integer(1)) * written_as(
         (1 - sp.exp(-others)) / others, tie
     )
@@ -227,7 +266,9 @@ def samples_equations() -> Equations:
 
 
 # No dynamics: one step.
-flows, sections, equations = catalogue({"Noisy bigrams: samples needed": [samples_equations]})
+flows, sections, equations = catalogue(
+    {"Noisy bigrams: samples needed": [samples_equations]}
+)
 
 
 # Tables for the explorer
@@ -238,7 +279,10 @@ PLACES: dict[str, list[float]] = {
     "n": [round(2 ** (k / 2)) for k in range(2, 19)],  # up to 512
 }
 KINDS = {
-    "noise_answered": (feed_forward_success, "probability that the noise token is learned"),
+    "noise_answered": (
+        feed_forward_success,
+        "probability that the noise token is learned",
+    ),
     "value_recovered": (value_recovered, "part of the value memory that is recovered"),
 }
 STATUS = "noise: exact; value memory: closure (other labels taken as independent)"
@@ -248,5 +292,7 @@ STATUS = "noise: exact; value memory: closure (other labels taken as independent
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Recovery over (N, a, n) at the length of the context in the parameters."""
     note = f"computed beforehand at the places of the sliders, for finite N, T = {p.T}"
-    made = gridded(p, PLACES, KINDS, samples_equations()["value_recovered"], note, status=STATUS)
+    made = gridded(
+        p, PLACES, KINDS, samples_equations()["value_recovered"], note, status=STATUS
+    )
     return {"recovery at finite N": made}

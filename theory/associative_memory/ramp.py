@@ -1,7 +1,9 @@
-"""How a softmax head starts: its read-out and its score of the right key both grow from zero.
+"""How a softmax head starts: its read-out and its score of the right key both grow from
+zero.
 
-If the ratio of their rates is a function of the score divided by the read-out, they separate: the
-square of the read-out is a function of the score, and the time is one integral over the score.
+If the ratio of their rates is a function of the score divided by the read-out, they
+separate: the square of the read-out is a function of the score, and the time is one
+integral over the score.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
 speed = function("v_score", means="rate of the score, on its path")
 
 
-def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp.Expr]) -> sp.Expr:
+def squared(
+    form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp.Expr]
+) -> sp.Expr:
     """Square of the read-out as a function of the score, in its printed form.
 
     Parameters
@@ -34,7 +38,8 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
     Raises
     ------
     ArithmeticError
-        If the ratio of rates depends on both, or ``form`` is not its integral from zero.
+        If the ratio of rates depends on both, or ``form`` is not its integral from
+        zero.
     """
     ratio = sp.simplify(read * rates[1] / rates[0])
     proved(
@@ -53,17 +58,23 @@ def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
 
 def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
     """Time until the score is infinite, if its rate is ``rate`` times the read-out."""
-    return sp.integrate((1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo))
+    return sp.integrate(
+        (1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo)
+    )
 
 
 def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:
-    """Integral from 0 to ``end`` of a function that is analytic in the root of its variable."""
+    """Integral from 0 to ``end`` of a function that is analytic in the root of its
+    variable.
+    """
     root, weights = gauss_legendre(NODES, 0, np.sqrt(end))
     return float(2 * (weights * root * integrand(root**2)).sum())
 
 
 def quadrature(
-    made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]], read: sp.Symbol, *symbols: sp.Symbol
+    made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]],
+    read: sp.Symbol,
+    *symbols: sp.Symbol,
 ) -> Callable[..., float]:
     """Numerical function for an integral of `elapsed`.
 
@@ -82,7 +93,10 @@ def quadrature(
         rate, square, integral = made()
         score, _, end = integral.limits[0]
         along = integral.function.subs(speed(score), rate.subs(read, sp.sqrt(square)))
-        return [numeric.function(along, (score, *symbols)), numeric.function(end, symbols)]
+        return [
+            numeric.function(along, (score, *symbols)),
+            numeric.function(end, symbols),
+        ]
 
     def integrated(*values: float) -> float:
         along, end = compiled()

@@ -1,5 +1,5 @@
-"""Superposition: interference and capacity of Hebbian memories with random embeddings (slides;
-Cabannes et al. 2024).
+"""Superposition: interference and capacity of Hebbian memories with random embeddings
+(slides; Cabannes et al. 2024).
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,29 @@ import scipy.special
 import sympy as sp
 import xarray as xr
 
-from theory import BaseParameters, Equation, Equations, Limit, ParameterError, Preset, Scope, array, function, parameter, symbol, table, written_as
+from theory import (
+    BaseParameters,
+    Equation,
+    Equations,
+    Limit,
+    ParameterError,
+    Preset,
+    Scope,
+    array,
+    function,
+    parameter,
+    symbol,
+    table,
+    written_as,
+)
+from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
 from theory.call import scope
 from theory.call.arguments import Nodes, checked
-from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
+from theory.call.parameters import ANYTHING, Allowed
+from theory.call.sweep import by_dimension
 from theory.dynamics.catalogue import catalogue
 from theory.explorer.curves import gridded
-from theory.call.parameters import ANYTHING, Allowed
 from theory.symbols.special import gauss_legendre, gaussian_accuracy
-from theory.call.sweep import by_dimension
 
 __all__ = [
     "Parameters",
@@ -35,12 +49,14 @@ __all__ = [
 ]
 
 
-# Parameters of superposed memories, many associations in one matrix with random embeddings
+# Parameters of superposed memories, many associations in one matrix with random
+# embeddings
 
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Keys ``x`` in 1..N, outputs ``f(x) = x mod M``, unit vectors uniform on the sphere.
+    """Keys ``x`` in 1..N, outputs ``f(x) = x mod M``, unit vectors uniform on the
+    sphere.
 
     Raises
     ------
@@ -75,9 +91,14 @@ class Parameters(BaseParameters):
 
 
 INJECTIVE = Limit(
-    "M", "none or N (one output per key)", lambda p, runs: p.outputs == p.N, reads=("N",)
+    "M",
+    "none or N (one output per key)",
+    lambda p, runs: p.outputs == p.N,
+    reads=("N",),
 )
-RECALL = Scope("recall accuracy", "memories with one output per key", (INJECTIVE,), ("draws",))
+RECALL = Scope(
+    "recall accuracy", "memories with one output per key", (INJECTIVE,), ("draws",)
+)
 applies = scope.applies({"recall": RECALL})
 
 
@@ -86,7 +107,9 @@ applies = scope.applies({"recall": RECALL})
 q_x = symbol("q_x", means="weight of the key that is asked for", positive=True)
 Q = symbol("Q_all", "Q", "sum of squared weights over all keys", positive=True)
 Q_k = symbol("Q_k", means="sum of squared weights over keys of output k", positive=True)
-Q_y = symbol("Q_y", means="sum of squared weights over keys of the right output", positive=True)
+Q_y = symbol(
+    "Q_y", means="sum of squared weights over keys of the right output", positive=True
+)
 M = symbol("M", means="outputs", integer=True, positive=True)
 score = array("s", means="scores of the outputs, by key")
 output_overlap = array("uu", r"u^{\top}u", "overlaps of output embeddings")
@@ -96,10 +119,16 @@ stored = symbol("x_stored", r"x'", "a stored key", integer=True, positive=True)
 RANDOM = "unit embeddings independent and uniform on the sphere"
 SIDES = (("right", "y", "the right"), ("wrong", "k", "a wrong"))
 mean_right, mean_wrong = (
-    symbol(f"mean_{of}", rf"\mathbb{{E}} s_{k}", f"mean of {words} score") for of, k, words in SIDES
+    symbol(f"mean_{of}", rf"\mathbb{{E}} s_{k}", f"mean of {words} score")
+    for of, k, words in SIDES
 )
 var_right, var_wrong = (
-    symbol(f"var_{of}", rf"\operatorname{{Var}} s_{k}", f"variance of {words} score", positive=True)
+    symbol(
+        f"var_{of}",
+        rf"\operatorname{{Var}} s_{k}",
+        f"variance of {words} score",
+        positive=True,
+    )
     for of, k, words in SIDES
 )
 
@@ -109,7 +138,8 @@ def squared_cosine() -> sp.Expr:
     s^2)^((d-3)/2).
     """
     half = sp.Symbol("half", positive=True)  # (d - 1)/2
-    # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2, half).
+    # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2,
+    # half).
     over, under = (sp.beta(sp.Rational(n, 2), half).rewrite(sp.gamma) for n in (3, 1))
     return sp.simplify(sp.gammasimp(over / under).subs(half, (d - 1) / 2))
 
@@ -117,10 +147,11 @@ def squared_cosine() -> sp.Expr:
 def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     """Sum of the variances of uncorrelated terms.
 
-    Each kind is (sum of q^2 over its keys, whether the outputs are different vectors, whether the
-    keys are different vectors). A term is a product of inner products: of different vectors with
-    mean 0 and mean square 1/d, of a vector with itself equal to 1. Terms of different keys are
-    uncorrelated, since reversing the embedding of one key changes the sign of its term only.
+    Each kind is (sum of q^2 over its keys, whether the outputs are different vectors,
+    whether the keys are different vectors). A term is a product of inner products: of
+    different vectors with mean 0 and mean square 1/d, of a vector with itself equal to
+    1. Terms of different keys are uncorrelated, since reversing the embedding of one
+    key changes the sign of its term only.
     """
     square = squared_cosine()
     different = [(total, int(outputs) + int(keys)) for total, outputs, keys in kinds]
@@ -130,23 +161,31 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
 @cache
 def moments_equations() -> dict[str, Equation]:
     """Scores, their moments for any weights, for one output per key, and for M outputs."""
-    # Correct output y = f(x): its own key (a constant), keys with the same output, all others.
-    right = variance([(q_x**2, False, False), (Q_y - q_x**2, False, True), (Q - Q_y, True, True)])
+    # Correct output y = f(x): its own key (a constant), keys with the same output, all
+    # others.
+    right = variance(
+        [(q_x**2, False, False), (Q_y - q_x**2, False, True), (Q - Q_y, True, True)]
+    )
     # Wrong output k: the key itself, keys with output k, all others.
-    wrong = variance([(q_x**2, True, False), (Q_k, False, True), (Q - Q_k - q_x**2, True, True)])
+    wrong = variance(
+        [(q_x**2, True, False), (Q_k, False, True), (Q - Q_k - q_x**2, True, True)]
+    )
     injective = {q_x: 1, Q_y: 1, Q_k: 1, Q: N}
     of_right = written_as((N - 1) / d**2, right.subs(injective))
     of_wrong = written_as((N - 2) / d**2 + 2 / d, wrong.subs(injective))
     balanced = {q_x: 1, Q_y: N / M, Q_k: N / M, Q: N}
     summed = sp.Sum(
-        q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored], (stored, 1, N)
+        q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored],
+        (stored, 1, N),
     )
     one, several = "one output per key, q = 1", "M outputs with N/M keys each, q = 1"
     leak = "2/d: the key's own output and the output's own key leak"
     hebbian = "slides, weighted sum of outer products with random embeddings"
     means = "mean squared overlap of two embeddings"
     mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}", means)
-    return table(ref(hebbian), status="exact", hebbian_score=(score[k, x], summed)) | table(
+    return table(
+        ref(hebbian), status="exact", hebbian_score=(score[k, x], summed)
+    ) | table(
         ref(DERIVED),
         RANDOM,
         status="exact",
@@ -164,9 +203,13 @@ def moments_equations() -> dict[str, Equation]:
 
 # Recall accuracy of a Hebbian memory, one output per key
 
-accuracy = symbol("accuracy_recall", r"\mathrm{acc}", "probability of recall", positive=True)
+accuracy = symbol(
+    "accuracy_recall", r"\mathrm{acc}", "probability of recall", positive=True
+)
 z = symbol("z_normal", "z", "standard Gaussian", real=True)
-c_leak = symbol("c_leak", "c", "overlap of the right output with a wrong one", real=True)
+c_leak = symbol(
+    "c_leak", "c", "overlap of the right output with a wrong one", real=True
+)
 sigma_0 = symbol("sigma_0", means="deviation of the right score", positive=True)
 sigma_1 = symbol("sigma_1", means="deviation of a wrong score", positive=True)
 rho2 = symbol("rho2", r"\rho^{2}", "squared length of what is recalled", positive=True)
@@ -175,11 +218,12 @@ INDEPENDENT = "wrong scores independent of one another"
 
 
 def length_of_rest() -> sp.Expr:
-    """Mean squared length of the recalled vector without the component along the correct output.
+    """Mean squared length of the recalled vector without the component along the
+    correct output.
 
-    The component along u_y is the correct score, 1 + sigma_0 z. Each of the N - 1 other pairs adds
-    its output, weighted by the overlap of the keys (mean square 1/d); a fraction 1 - 1/d of it is
-    perpendicular to u_y.
+    The component along u_y is the correct score, 1 + sigma_0 z. Each of the N - 1 other
+    pairs adds its output, weighted by the overlap of the keys (mean square 1/d); a
+    fraction 1 - 1/d of it is perpendicular to u_y.
     """
     square = squared_cosine()
     return (1 + sigma_0 * z) ** 2 + (N - 1) * square * (1 - square)
@@ -197,13 +241,19 @@ def recall_equations() -> dict[str, Equation]:
     below_right = marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2))
     wrong = sp.Integral(density * below_right, (c_leak, -1, 1))
     sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
-    # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N),
-    # equals the correct score 1. At fixed N/d^2 (up to logarithms) the leak 2/d is negligible
-    # against N/d^2.
+    # Half of the keys are recalled when the largest of N wrong scores, about sigma_1
+    # sqrt(2 ln N), equals the correct score 1. At fixed N/d^2 (up to logarithms) the
+    # leak 2/d is negligible against N/d^2.
     scaled = moments_equations()["interference_wrong"].rhs.subs(N, share * d**2)
-    needed = 2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N  # d^2: 2 sigma_1^2 ln N = 1
+    needed = (
+        2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N
+    )  # d^2: 2 sigma_1^2 ln N = 1
     # With few outputs the variance is dominated by the term of order 1/d.
-    few = sp.expand(moments_equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
+    few = (
+        sp.expand(moments_equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1)
+        * N
+        / d
+    )
     of_scores = table(
         ref(DERIVED),
         RANDOM,
@@ -211,7 +261,11 @@ def recall_equations() -> dict[str, Equation]:
         sigma_right=(sigma_0, sp.sqrt(moments_equations()["interference_right"].rhs)),
         sigma_wrong=(sigma_1, sp.sqrt(moments_equations()["interference_wrong"].rhs)),
         recall_gaussian=(accuracy, gauss, "closure", "Gaussian scores", INDEPENDENT),
-        recalled_length=(rho2, length_of_rest(), "mean over embeddings, right score given"),
+        recalled_length=(
+            rho2,
+            length_of_rest(),
+            "mean over embeddings, right score given",
+        ),
         recall_sphere=(
             accuracy,
             sphere,
@@ -258,7 +312,9 @@ def gaussian_recall(N: Keys, d: Dimension) -> float:
 
 @by_dimension()
 @checked
-def marginal_cdf(x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)]) -> np.ndarray:
+def marginal_cdf(
+    x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)]
+) -> np.ndarray:
     """Cumulative distribution function of one coordinate of a uniform unit vector in d
     dimensions.
     """
@@ -266,7 +322,9 @@ def marginal_cdf(x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)
 
 
 def _above(x: np.ndarray, d: float) -> np.ndarray:
-    """Probability that the coordinate exceeds ``x``, accurate if it is small and if d is large."""
+    """Probability that the coordinate exceeds ``x``, accurate if it is small and if d
+    is large.
+    """
     tail = 0.5 * scipy.special.betaincc(0.5, (d - 1) / 2, np.clip(x, -1, 1) ** 2)
     return np.where(x > 0, tail, 1 - tail)
 
@@ -280,8 +338,8 @@ def sphere_recall(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
     N, d : float
         Keys and dimension.
     nodes : int
-        Gauss points per integral. With 200 the error is below 1e-6 up to d = 10^6 and below 1e-5 at
-        any d.
+        Gauss points per integral. With 200 the error is below 1e-6 up to d = 10^6 and
+        below 1e-5 at any d.
     """
     s_0 = recall_equations()["sigma_right"].number({"N": N, "d": d})
     point, weight = gauss_legendre(nodes, -1)
@@ -296,31 +354,39 @@ def sphere_recall(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
             {"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}
         )
     )
-    above = _above(((1 + s_0 * normal_z)[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
+    above = (
+        _above(((1 + s_0 * normal_z)[:, None] - np.sin(angle)) / rho[:, None], d)
+        @ leak_w
+    )
     with np.errstate(divide="ignore"):  # a wrong score that is certainly larger
         return float(normal_w @ np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1))))
 
 
 # Keys with Zipf frequencies
 
-b = symbol("b_zipf", "b", "frequencies fall as rank to the power -(1 + b)", positive=True)
+b = symbol(
+    "b_zipf", "b", "frequencies fall as rank to the power -(1 + b)", positive=True
+)
 P = symbol("P_stored", "P", "stored keys, the most frequent ones", positive=True)
 rank = symbol("x_rank", "x", "rank of a key", positive=True)
 error = symbol(
-    "zipf_error", r"\mathcal{E}", "probability of a key that is not recalled", positive=True
+    "zipf_error",
+    r"\mathcal{E}",
+    "probability of a key that is not recalled",
+    positive=True,
 )
 SCALING = ref("Cabannes et al. 2024, exponents by abstract; derivation here")
 LAW = "frequencies x^-(1 + b) / zeta(1 + b)"
 
 
 def unseen_mass() -> sp.Expr:
-    """Probability mass of the keys that T samples miss: mean of (1 - p)^T, approximated by e^(-T
-    p), with the sum replaced by an integral.
+    """Probability mass of the keys that T samples miss: mean of (1 - p)^T, approximated
+    by e^(-T p), with the sum replaced by an integral.
     """
     v, c = sp.symbols("v c", positive=True)
     a = 1 + b
-    # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1) zeta^(-1/a)
-    # v^(-1/a) dv.
+    # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1)
+    # zeta^(-1/a) v^(-1/a) dv.
     integral = sp.integrate(v ** (c - 1) * sp.exp(-v), (v, 0, sp.oo))
     return integral.subs(c, b / a) * T ** (-b / a) * sp.zeta(a) ** (-1 / a) / a
 
@@ -329,9 +395,13 @@ def unseen_mass() -> sp.Expr:
 def zipf_equations() -> Equations:
     """Lost mass, unseen mass, and the exponent in d."""
     # Keys beyond rank P, with the sum replaced by an integral.
-    lost = sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
+    lost = sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(
+        1 + b
+    )
     exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
-    slope = symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d")
+    slope = symbol(
+        "zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d"
+    )
     shared = "P proportional to d: few outputs, equal weights on the stored keys"
     return table(
         SCALING,
@@ -376,4 +446,6 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Both accuracies over (d, N), one output per key."""
     words = "probability of recall"
     kinds = {"recall_gaussian": (gaussian, words), "recall_sphere": (sphere, words)}
-    return {"recall": gridded(p, PLACES, kinds, recall_equations()["recall_sphere"], NOTE)}
+    return {
+        "recall": gridded(p, PLACES, kinds, recall_equations()["recall_sphere"], NOTE)
+    }

@@ -18,9 +18,13 @@ L = symbol("loss_memory", r"\mathcal{L}", "cross-entropy", real=True)
 
 # Indices and indexed arrays
 x, z = (symbol(name, means="a key", integer=True, positive=True) for name in "xz")
-y, k = (symbol(name, means="a class or output", integer=True, positive=True) for name in "yk")
+y, k = (
+    symbol(name, means="a class or output", integer=True, positive=True)
+    for name in "yk"
+)
 i, j, l = (
-    symbol(name, means="a coordinate or token", integer=True, positive=True) for name in "ijl"
+    symbol(name, means="a coordinate or token", integer=True, positive=True)
+    for name in "ijl"
 )
 W = array("W", means="weights of the memory")
 F = array("F", means="scores of the classes")

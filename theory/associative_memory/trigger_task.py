@@ -1,5 +1,5 @@
-"""The trigger-token (in-context bigram) task and its induction head (slides; Bietti et al.
-2023).
+"""The trigger-token (in-context bigram) task and its induction head (slides; Bietti et
+al. 2023).
 """
 
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import sympy as sp
 
 from theory import Equations, array, function, symbol, table
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
-from theory.dynamics.catalogue import catalogue
 from theory.call.parameters import BaseParameters, ParameterError, Preset, parameter
+from theory.dynamics.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flows", "sections"]
 
 
-# The in-context bigram task, the three memories that solve it, and the probe that measures
-# them
+# The in-context bigram task, the three memories that solve it, and the probe that
+# measures them
 
 position = symbol("t_position", "t", "a position", integer=True, positive=True)
 transition = array("p_sequence", "p", "bigram within a sequence")
@@ -24,7 +24,9 @@ p = array("p", means="positional codes")
 bigram = function(r"\pi_b", "bigram of the language")
 trigger = array("q_trigger", "q", "triggers")
 output = array("o_output", "o", "outputs: what follows them in this sequence")
-remapped = array("e_remapped", r"\tilde{e}", "token k remapped by the first layer, W_OV^1 e_k")
+remapped = array(
+    "e_remapped", r"\tilde{e}", "token k remapped by the first layer, W_OV^1 e_k"
+)
 value = array("v_value", r"v", "token k as a value of the second layer, W_V^2 e_k")
 W_K1, W_K2, W_O2 = (
     array(f"target_{x}", f"W_{x[0]}^{x[1]}", f"memory that the {means} should become")
@@ -37,7 +39,9 @@ W_K1, W_K2, W_O2 = (
 probe = symbol("R_probe", "R", "recall of a memory", positive=True)
 size = symbol("M_probe", "M", "tokens that are probed", integer=True, positive=True)
 hit = array(
-    "hit_probe", r"\mathbf{1}\{i=\arg\max_j u_j^{\top}\hat{W}e_i\}", "1 where token i is recalled"
+    "hit_probe",
+    r"\mathbf{1}\{i=\arg\max_j u_j^{\top}\hat{W}e_i\}",
+    "1 where token i is recalled",
 )
 first = symbol("i_state", "i", "a token", integer=True, positive=True)
 last = symbol("j_state", "j", "the token behind it", integer=True, positive=True)
@@ -46,7 +50,8 @@ last = symbol("j_state", "j", "the token behind it", integer=True, positive=True
 def transition_law() -> sp.Expr:
     """Next token of a sequence whose triggers q_1 .. q_K are followed by o_1 .. o_K."""
     follows = sp.Sum(
-        sp.KroneckerDelta(first, trigger[k]) * sp.KroneckerDelta(last, output[k]), (k, 1, K)
+        sp.KroneckerDelta(first, trigger[k]) * sp.KroneckerDelta(last, output[k]),
+        (k, 1, K),
     )
     free = 1 - sp.Sum(sp.KroneckerDelta(first, trigger[k]), (k, 1, K))
     return follows + free * bigram(last, first)
@@ -54,8 +59,8 @@ def transition_law() -> sp.Expr:
 
 @cache
 def memories_equations() -> Equations:
-    """Distribution of the sequences, entries of the target memories, the probe, and its chance
-    level.
+    """Distribution of the sequences, entries of the target memories, the probe, and its
+    chance level.
     """
     recall = sp.Sum(hit[i], (i, 1, size)) / size
     # By chance the largest of M candidates is uniform.
@@ -72,37 +77,46 @@ def memories_equations() -> Equations:
         target_W_K2=(W_K2[i, j], k_2, heads),
         target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), heads),
         probe=(probe, recall, "slides, memory recall probes"),
-        probe_chance=(probe, chance, "derived here", "weights that know nothing: mean over draws"),
+        probe_chance=(
+            probe,
+            chance,
+            "derived here",
+            "weights that know nothing: mean over draws",
+        ),
     )
 
 
 # Parameters of the trigger-token (in-context bigram) task
 
 # Full transformer
-WHOLE = dict(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all") | dict(
-    steps=200, eval_every=20
-)
+WHOLE = dict(
+    student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all"
+) | dict(steps=200, eval_every=20)
 
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Task, student and training of the in-context bigram task (slides; Bietti et al. 2023).
+    """Task, student and training of the in-context bigram task (slides; Bietti et al.
+    2023).
 
-    Time is counted in steps. The student ``simplified`` has frozen random embeddings and three
-    trained matrices; ``transformer`` is a full pre-norm transformer with ``layers`` layers.
+    Time is counted in steps. The student ``simplified`` has frozen random embeddings
+    and three trained matrices; ``transformer`` is a full pre-norm transformer with
+    ``layers`` layers.
 
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, more triggers than tokens, or a field that the
-        student does not have.
+        For an unknown name, a value out of range, more triggers than tokens, or a field
+        that the student does not have.
     """
 
     PRESETS = {
         "simplified": Preset(
             "Three trained matrices, loss on predictable tokens (memory-recall probes of the slides)."
         ),
-        "two_layers": Preset("A transformer of two layers, which learns the task.", **WHOLE),
+        "two_layers": Preset(
+            "A transformer of two layers, which learns the task.", **WHOLE
+        ),
         "one_layer": Preset(
             "A transformer of one layer, which cannot learn the task.",
             **{**WHOLE, "layers": 1, "steps": 300},
@@ -112,20 +126,30 @@ class Parameters(BaseParameters):
     K: int = parameter(5, "trigger tokens per sequence", low=1)
     T: int = parameter(64, "sequence length", low=4)
     triggers: str = parameter(
-        "fixed", "the K most frequent tokens, or drawn per sequence", choices=("fixed", "drawn")
+        "fixed",
+        "the K most frequent tokens, or drawn per sequence",
+        choices=("fixed", "drawn"),
     )
     outputs: str = parameter(
-        "uniform", "law of the tokens that follow triggers", choices=("uniform", "bigram")
+        "uniform",
+        "law of the tokens that follow triggers",
+        choices=("uniform", "bigram"),
     )
-    self_loops: bool = parameter(True, "whether a trigger's output may be the trigger itself")
-    student: str = parameter("simplified", "kind of student", choices=("simplified", "transformer"))
+    self_loops: bool = parameter(
+        True, "whether a trigger's output may be the trigger itself"
+    )
+    student: str = parameter(
+        "simplified", "kind of student", choices=("simplified", "transformer")
+    )
     layers: int = parameter(
         2, "layers of the transformer; the simplified student has two", low=1, high=4
     )
     d: int = parameter(128, "embedding dimension", low=4)
     batch_size: int = parameter(64, "sequences per step", low=1)
     eta: float = parameter(
-        0.03, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0
+        0.03,
+        "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)",
+        above=0,
     )
     schedule: str = parameter(
         "joint",
@@ -147,7 +171,9 @@ class Parameters(BaseParameters):
         if self.K >= self.N:
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
         if self.student == "simplified" and self.layers != 2:
-            raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
+            raise ParameterError(
+                f"layers = {self.layers}: must be 2 with student = 'simplified'"
+            )
         if self.student == "transformer" and self.schedule != "joint":
             raise ParameterError(
                 f"schedule = {self.schedule}: must be joint with student = 'transformer', which has "

@@ -1,9 +1,9 @@
-"""Reading and validating function arguments: one place that converts numbers and arrays, and type
-hints in signatures that are checked before the function runs.
+"""Reading and validating function arguments: one place that converts numbers and
+arrays, and type hints in signatures that are checked before the function runs.
 
-With `checked`, ``level: Annotated[float, Allowed(above=0, below=1)]`` rejects other values with a
-one-line error. A plain type hint says whether a number, an integer, a list of numbers or Parameters
-is expected.
+With `checked`, ``level: Annotated[float, Allowed(above=0, below=1)]`` rejects other
+values with a one-line error. A plain type hint says whether a number, an integer, a
+list of numbers or Parameters is expected.
 """
 
 import functools
@@ -19,13 +19,26 @@ import numpy as np
 import xarray as xr
 
 from theory.call.parameters import BaseParameters, Named, Stepped
-from theory.call.values import ANYTHING, LONGEST, Allowed, ParameterError, is_time, number, shown
+from theory.call.values import (
+    ANYTHING,
+    LONGEST,
+    Allowed,
+    ParameterError,
+    is_time,
+    number,
+    shown,
+)
 
 Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
 Reader = Callable[[str, Any], Any]  # reads an argument, given its name and value
-LISTS = ("Iterable", "Sequence", "Collection", "list")  # type hints of a list of numbers
+LISTS = (
+    "Iterable",
+    "Sequence",
+    "Collection",
+    "list",
+)  # type hints of a list of numbers
 WORDS = "US"  # kinds of NumPy arrays of text
 
 
@@ -37,8 +50,8 @@ def array(
     words: bool = False,
     empty: bool = False,
 ) -> Any:
-    """Convert a numerical argument to an array. Every number and array passed to the theory is read
-    here.
+    """Convert a numerical argument to an array. Every number and array passed to the
+    theory is read here.
 
     Parameters
     ----------
@@ -49,7 +62,8 @@ def array(
     allowed : Allowed, optional
         Bounds for every entry. If given, all entries must also be finite.
     words : bool
-        Whether strings, booleans and None are accepted as entries, as in fields of Parameters.
+        Whether strings, booleans and None are accepted as entries, as in fields of
+        Parameters.
     empty : bool
         Whether an empty array is accepted.
 
@@ -61,8 +75,8 @@ def array(
     Raises
     ------
     ParameterError
-        Naming the argument: if it is masked, complex, ragged, empty, unordered (a set), not
-        numerical, or a DataArray whose dimension names would be lost.
+        Naming the argument: if it is masked, complex, ragged, empty, unordered (a set),
+        not numerical, or a DataArray whose dimension names would be lost.
     """
     plain = isinstance(value, float | np.floating | np.integer) and not is_time(value)
     if plain or (type(value) is int and value.bit_length() < 64):
@@ -70,7 +84,9 @@ def array(
     else:
         numbers = _read(name, value, words)
     if not (numbers.size or empty):
-        raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
+        raise ParameterError(
+            f"{name} = {shown(value)}: is empty; must hold at least one value"
+        )
     if numbers.dtype.kind == "O" and not words:
         numbers = numbers.astype(float)
     if allowed is not None:
@@ -95,7 +111,11 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
         if "inhomogeneous" in why:
             why = "lists in it differ in length"
         raise refuse(f"is no array of numbers ({why})") from None
-    entries = [] if isinstance(value, np.ndarray) and array.dtype.kind != "O" else _entries(value)
+    entries = (
+        []
+        if isinstance(value, np.ndarray) and array.dtype.kind != "O"
+        else _entries(value)
+    )
     if any(issubclass(kind, np.ma.MaskedArray) for kind in entries):
         raise refuse("is masked in part; leave out what is masked")
     truths = [kind for kind in entries if issubclass(kind, bool | np.bool_)]
@@ -107,7 +127,10 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
             kind
             for kind in set(map(type, array.ravel().tolist()))
             if kind not in nothing
-            and (not issubclass(kind, numbers.Real) or issubclass(kind, bool | np.timedelta64))
+            and (
+                not issubclass(kind, numbers.Real)
+                or issubclass(kind, bool | np.timedelta64)
+            )
         ]
         if wrong:
             raise refuse(
@@ -119,8 +142,12 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
             except OverflowError:
                 raise refuse("is beyond the largest number, 1.8e308") from None
     elif array.dtype.kind not in ("iuf" + (WORDS + "b") * words):
-        kinds = {"c": "complex numbers", "b": "true or false"} | dict.fromkeys(WORDS, "words")
-        raise refuse(f"must be numbers, not {kinds.get(array.dtype.kind, str(array.dtype))}")
+        kinds = {"c": "complex numbers", "b": "true or false"} | dict.fromkeys(
+            WORDS, "words"
+        )
+        raise refuse(
+            f"must be numbers, not {kinds.get(array.dtype.kind, str(array.dtype))}"
+        )
     return array
 
 
@@ -163,11 +190,13 @@ def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
 
 
 def checked(function: Callable) -> Callable:
-    """Decorator: validate and convert the arguments of a function according to its type hints.
+    """Decorator: validate and convert the arguments of a function according to its type
+    hints.
 
-    ``int``, ``float``, ``bool`` and ``str`` are converted to the Python types, arrays and lists of
-    numbers to arrays; for other hints the type is checked. ``Annotated[..., Allowed(...)]`` adds
-    bounds for a number or for every entry of an array.
+    ``int``, ``float``, ``bool`` and ``str`` are converted to the Python types, arrays
+    and lists of numbers to arrays; for other hints the type is checked.
+    ``Annotated[..., Allowed(...)]`` adds bounds for a number or for every entry of an
+    array.
 
     Raises
     ------
@@ -240,7 +269,9 @@ def _either(hints: tuple[Any, ...], allowed: Allowed) -> Reader | None:
     elif len(kinds) > 1:
         inner = functools.partial(_instance, kind=kinds)
     else:
-        inner = _reader(Annotated[kinds[0], allowed] if kinds[0] in (int, float) else kinds[0])
+        inner = _reader(
+            Annotated[kinds[0], allowed] if kinds[0] in (int, float) else kinds[0]
+        )
     if inner is None or len(kinds) == len(hints):
         return inner
     return lambda name, value: None if value is None else inner(name, value)
@@ -256,16 +287,20 @@ def _instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if issubclass(kinds[0], BaseParameters):
-            raise misfit(name, value, None if kinds[0] in (BaseParameters, Stepped) else kinds[0])
-        homes = [(k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds]
+            raise misfit(
+                name, value, None if kinds[0] in (BaseParameters, Stepped) else kinds[0]
+            )
+        homes = [
+            (k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds
+        ]
         said = " or ".join(".".join(home) for home in homes)
         raise ParameterError(f"{name} = {shown(value)}: must be of type {said}")
     return value
 
 
 def place(kind: type) -> str:
-    """Module of its package that a kind of parameters is best imported from; empty if none has it
-    under its name.
+    """Module of its package that a kind of parameters is best imported from; empty if
+    none has it under its name.
     """
     package = kind.__module__.partition(".")[0]
     exporting = [
@@ -273,12 +308,14 @@ def place(kind: type) -> str:
         for name, module in [*sys.modules.items()]
         if name.partition(".")[0] == package and vars(module).get(kind.__name__) is kind
     ]
-    return min(exporting, key=lambda name: (len(name), "theory" not in name), default="")
+    return min(
+        exporting, key=lambda name: (len(name), "theory" not in name), default=""
+    )
 
 
 def kind_of(module: str) -> type[BaseParameters] | None:
-    """Parameters of the model that a module belongs to: those of the innermost package around it
-    that has any.
+    """Parameters of the model that a module belongs to: those of the innermost package
+    around it that has any.
     """
     while module:
         kind = getattr(sys.modules.get(module), "Parameters", None)
@@ -308,15 +345,23 @@ def misfit(
     home = place(kind or value) if kind or is_class else ""
     call = f"{home}.{kind.__name__ if kind else 'Parameters'}".lstrip(".")
     if is_class:
-        return ParameterError(f"{name} = {value.__name__}: is the class; make one of it: {call}()")
+        return ParameterError(
+            f"{name} = {value.__name__}: is the class; make one of it: {call}()"
+        )
     if isinstance(value, BaseParameters):
         theirs = place(type(value))
-        what = f"Parameters of {_model(theirs)}" if theirs not in ("", home) else shown(value)
+        what = (
+            f"Parameters of {_model(theirs)}"
+            if theirs not in ("", home)
+            else shown(value)
+        )
         ours = f"{_model(home)} needs {call}" if home else "this model needs its own"
         return ParameterError(f"{name} is {what}; {ours}")
     hint = f"give Parameters: {call}(...)"
     if isinstance(value, types.MethodType) and isinstance(value.__self__, Named):
-        return ParameterError(f"{name}: is a preset; call it: {call}.{value.__name__}()")
+        return ParameterError(
+            f"{name}: is a preset; call it: {call}.{value.__name__}()"
+        )
     if isinstance(value, str) and kind and value in kind.PRESETS:
         hint = f"this preset is {call}.{value}()"
     elif isinstance(value, Mapping) and kind and {*value} <= {*kind._fields()}:
@@ -332,4 +377,6 @@ def misfit(
 
 def _model(package: str) -> str:
     """Name of a model from the package of its theory."""
-    return package.removeprefix("theory.").removesuffix(".theory").replace(".theory.", ".")
+    return (
+        package.removeprefix("theory.").removesuffix(".theory").replace(".theory.", ".")
+    )

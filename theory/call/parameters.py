@@ -11,22 +11,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from theory.call.values import ANYTHING, LONGEST, MOST, Allowed, ParameterError, Values, admitted, error_summary, most_extreme, nearest, number, shown, unwrapped
+from theory.call.values import (
+    ANYTHING,
+    LONGEST,
+    MOST,
+    Allowed,
+    ParameterError,
+    Values,
+    admitted,
+    error_summary,
+    most_extreme,
+    nearest,
+    number,
+    shown,
+    unwrapped,
+)
 
-NOT_SHOWN = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
+NOT_SHOWN = (
+    "n_test",
+    "eval_every",
+    "data_draw",
+    "weight_decay",
+    "d_model",
+)  # not shown on figures
 FEW_NAMES = 12  # known names that a message lists
 MOST_VALUES = 4  # values shown of a parameter that differs between ensembles
 
 
 def parameter(
-    default: Any, doc: str, *, theory_only: bool = False, later: bool = False, **allowed: Any
+    default: Any,
+    doc: str,
+    *,
+    theory_only: bool = False,
+    later: bool = False,
+    **allowed: Any,
 ) -> Any:
     """Declare a field: its default, meaning and allowed values (see `Allowed`).
 
-    ``theory_only`` fields set the start of a theory curve and do not identify a training run; a
-    system of students may add some to its ``identity``. ``later`` fields were added when runs had
-    been stored: at their default they are left out of what identifies a run, so that stored runs
-    stay valid.
+    ``theory_only`` fields set the start of a theory curve and do not identify a
+    training run; a system of students may add some to its ``identity``. ``later``
+    fields were added when runs had been stored: at their default they are left out of
+    what identifies a run, so that stored runs stay valid.
     """
     metadata = {"doc": doc, "theory_only": theory_only, "later": later}
     metadata["allowed"] = Allowed(**allowed)
@@ -42,13 +67,17 @@ class Preset(dict[str, Any]):
 
 
 class Named(type):
-    """Class with presets: ``Parameters.NAME()`` makes parameters with the fields that it sets."""
+    """Class with presets: ``Parameters.NAME()`` makes parameters with the fields that
+    it sets.
+    """
 
     def __getattr__(cls, name: str) -> Any:
         """A preset, which takes further fields by keyword."""
         if name not in cls.PRESETS:
             said = f"type object {cls.__name__!r} has no attribute {name!r}"
-            raise AttributeError(said, name=name, obj=cls)  # so that Python names the nearest
+            raise AttributeError(
+                said, name=name, obj=cls
+            )  # so that Python names the nearest
 
         def preset(kind: Any, *values: Any, **changes: Any) -> Any:
             return kind._preset(name, *values, **changes)
@@ -68,20 +97,29 @@ class Named(type):
         return [*super().__dir__(), *cls.PRESETS]
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        """Replace the assignment to fields that `dataclass` writes into every frozen class."""
-        super().__setattr__(name, _refuse_assignment if name == "__setattr__" else value)
+        """Replace the assignment to fields that `dataclass` writes into every frozen
+        class.
+        """
+        super().__setattr__(
+            name, _refuse_assignment if name == "__setattr__" else value
+        )
 
 
 def _refuse_assignment(p: "BaseParameters", name: str, value: Any) -> None:
-    """Assignment to an attribute, ``p.N = 5``, which would leave theory and runs behind."""
+    """Assignment to an attribute, ``p.N = 5``, which would leave theory and runs
+    behind.
+    """
     p._known([name])
     change = f"{name}={shown(value)}"
-    raise ParameterError(f"p.{change}: Parameters do not change; take p = p.replace({change})")
+    raise ParameterError(
+        f"p.{change}: Parameters do not change; take p = p.replace({change})"
+    )
 
 
 @dataclass(frozen=True)
 class BaseParameters(metaclass=Named):
-    """Validation, copying, parsing and serialisation shared by every model's ``Parameters``.
+    """Validation, copying, parsing and serialisation shared by every model's
+    ``Parameters``.
 
     Raises
     ------
@@ -97,7 +135,9 @@ class BaseParameters(metaclass=Named):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse ``values`` in place of ``quantities``, and presets hidden by a field or method."""
+        """Refuse ``values`` in place of ``quantities``, and presets hidden by a field
+        or method.
+        """
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
@@ -117,11 +157,15 @@ class BaseParameters(metaclass=Named):
 
     @classmethod
     def _known(cls, names: typing.Iterable[str], *more: str) -> None:
-        """Reject names that are neither fields nor further arguments of the calling function."""
+        """Reject names that are neither fields nor further arguments of the calling
+        function.
+        """
         known = [*more, *cls._fields()]
         for name in names:
             if name not in known:
-                raise ParameterError(f"{name}: unknown parameter; {cls._advice(name, known)}")
+                raise ParameterError(
+                    f"{name}: unknown parameter; {cls._advice(name, known)}"
+                )
 
     @classmethod
     def _fields(cls) -> list[str]:
@@ -131,8 +175,8 @@ class BaseParameters(metaclass=Named):
 
     @classmethod
     def _advice(cls, name: str, known: typing.Sequence[str]) -> str:
-        """What to do about an unknown name: a derived quantity is overridden, not set; otherwise
-        the nearest name, and some that are known.
+        """What to do about an unknown name: a derived quantity is overridden, not set;
+        otherwise the nearest name, and some that are known.
         """
         try:
             derived = name in cls().quantities()
@@ -149,7 +193,10 @@ class BaseParameters(metaclass=Named):
     def _kinds(cls, name: str) -> tuple[type, ...]:
         hint = typing.get_type_hints(cls)[name]
         many = typing.get_origin(hint) in (types.UnionType, typing.Union)
-        return tuple(typing.get_origin(k) or k for k in (typing.get_args(hint) if many else [hint]))
+        return tuple(
+            typing.get_origin(k) or k
+            for k in (typing.get_args(hint) if many else [hint])
+        )
 
     def __post_init__(self) -> None:
         """Check every field against its declaration."""
@@ -164,8 +211,8 @@ class BaseParameters(metaclass=Named):
 
     @classmethod
     def _allowed(cls, name: str) -> Allowed:
-        """Allowed values of a field. A field with a plain default, not declared by `parameter`,
-        takes any value of its type.
+        """Allowed values of a field. A field with a plain default, not declared by
+        `parameter`, takes any value of its type.
         """
         return cls.__dataclass_fields__[name].metadata.get("allowed", ANYTHING)
 
@@ -182,11 +229,15 @@ class BaseParameters(metaclass=Named):
 
     def __str__(self) -> str:
         """All values with their meaning, which ``print(p)`` shows."""
-        rows = {f"{name} = {v!r}": self._doc(name) for name, v in self.as_dict().items()}
+        rows = {
+            f"{name} = {v!r}": self._doc(name) for name, v in self.as_dict().items()
+        }
         width = max(map(len, rows), default=0)
         lines = [
             textwrap.fill(
-                f"{row:{width}}  {doc}".rstrip(), 100, subsequent_indent=" " * (width + 2)
+                f"{row:{width}}  {doc}".rstrip(),
+                100,
+                subsequent_indent=" " * (width + 2),
             )
             for row, doc in rows.items()
         ]
@@ -232,7 +283,9 @@ class BaseParameters(metaclass=Named):
             changes[name] = self._read(name, raw)
             parts = [self._read(name, part) for part in raw.split(",")]
             if len(parts) > 1 and not any(isinstance(part, str) for part in parts):
-                raise ParameterError(f"--set {text}: takes one value{self._several(name, raw)}")
+                raise ParameterError(
+                    f"--set {text}: takes one value{self._several(name, raw)}"
+                )
         return self.replace(**changes)
 
     @classmethod
@@ -244,7 +297,9 @@ class BaseParameters(metaclass=Named):
             call = f"from {room} import Parameters, onset; onset{call.format('Parameters()')}"
         else:
             call = "f" + call.format("p")
-        return f"; several in Python: {call}; students: simulate.sweep --grid {name}={raw}"
+        return (
+            f"; several in Python: {call}; students: simulate.sweep --grid {name}={raw}"
+        )
 
     @classmethod
     def _read(cls, name: str, raw: str) -> Any:
@@ -253,7 +308,9 @@ class BaseParameters(metaclass=Named):
             return None
         kind = next(k for k in kinds if k is not type(None))
         if kind is bool:
-            return {"true": True, "false": False, "1": True, "0": False}.get(raw.lower(), raw)
+            return {"true": True, "false": False, "1": True, "0": False}.get(
+                raw.lower(), raw
+            )
         try:
             return kind(raw)
         except ValueError:
@@ -266,14 +323,14 @@ class BaseParameters(metaclass=Named):
             return raw
 
     def values(self) -> Values:
-        """Numbers by symbol name, as formulas take them: the `quantities`, as one immutable
-        object.
+        """Numbers by symbol name, as formulas take them: the `quantities`, as one
+        immutable object.
         """
         return Values(self)
 
     def quantities(self) -> dict[str, Any]:
-        """Numbers by symbol name: the fields, unless a model says which, and what follows from
-        them.
+        """Numbers by symbol name: the fields, unless a model says which, and what
+        follows from them.
         """
         return {
             name: v
@@ -282,8 +339,8 @@ class BaseParameters(metaclass=Named):
         }
 
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
-        """Fields by name, a model's own first; with ``training_only``, only those that identify a
-        training run.
+        """Fields by name, a model's own first; with ``training_only``, only those that
+        identify a training run.
         """
         declared = self.__dataclass_fields__
         return {
@@ -293,7 +350,9 @@ class BaseParameters(metaclass=Named):
         }
 
     def stored(self, *, training_only: bool = False) -> dict[str, Any]:
-        """Fields as stored with runs: without those added later that have their default."""
+        """Fields as stored with runs: without those added later that have their
+        default.
+        """
         later = self.filled({})
         fields = self.as_dict(training_only=training_only)
         return {k: v for k, v in fields.items() if k not in later or v != later[k]}
@@ -311,8 +370,8 @@ class BaseParameters(metaclass=Named):
 
 @dataclass(frozen=True)
 class Stepped(BaseParameters):
-    """Parameters whose runs consist of equal steps; the students' time is ``t = eta * steps`` by
-    default.
+    """Parameters whose runs consist of equal steps; the students' time is ``t = eta *
+    steps`` by default.
     """
 
     TIME: ClassVar[str] = "t"
@@ -340,9 +399,15 @@ class Stepped(BaseParameters):
         variables = getattr(result, "data_vars", {}).values()
         has_time = self.TIME in getattr(result, "coords", ())
         if has_time:
-            about = result[self.TIME].attrs.setdefault("long_name", f"training time {unit}")
-            unit = about.removeprefix("training time ")  # of a flow with a clock of its own
-        if variables and (has_time or any(x.attrs.get("units") == unit for x in variables)):
+            about = result[self.TIME].attrs.setdefault(
+                "long_name", f"training time {unit}"
+            )
+            unit = about.removeprefix(
+                "training time "
+            )  # of a flow with a clock of its own
+        if variables and (
+            has_time or any(x.attrs.get("units") == unit for x in variables)
+        ):
             result.attrs.setdefault("time", unit)
         return result
 
@@ -352,7 +417,8 @@ class Stepped(BaseParameters):
         Raises
         ------
         ParameterError
-            Unless the time is positive, finite and corresponds to a valid number of steps.
+            Unless the time is positive, finite and corresponds to a valid number of
+            steps.
         """
         if time is None:
             return self
@@ -366,7 +432,8 @@ class Stepped(BaseParameters):
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:
-    """Names and values on one line, as shown on figures; long lists of values are shortened.
+    """Names and values on one line, as shown on figures; long lists of values are
+    shortened.
 
     Parameters
     ----------
@@ -375,8 +442,18 @@ def stated(values: typing.Mapping[str, Any]) -> str:
     """
     said = []
     for name, value in values.items():
-        every = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else [*value]
-        words = list(dict.fromkeys(f"{v:.6g}" if isinstance(v, float) else str(v) for v in every))
-        few = ", ".join(words) if len(words) <= MOST_VALUES else f"{words[0]} ... {words[-1]}"
+        every = (
+            [value]
+            if isinstance(value, str) or not hasattr(value, "__iter__")
+            else [*value]
+        )
+        words = list(
+            dict.fromkeys(f"{v:.6g}" if isinstance(v, float) else str(v) for v in every)
+        )
+        few = (
+            ", ".join(words)
+            if len(words) <= MOST_VALUES
+            else f"{words[0]} ... {words[-1]}"
+        )
         said.append(f"{name} = {few}")
     return "; ".join(said)

@@ -1,9 +1,10 @@
-"""Scope: which students a theory describes. One guard checks it for every number, curve, prediction
-and comparison.
+"""Scope: which students a theory describes. One guard checks it for every number,
+curve, prediction and comparison.
 
-A theory states its limits of validity as data (`Scope`). A function decorated by `guard` raises a
-one-line error for parameters, runs or a realisation outside these limits. With ``beyond=True`` it
-computes the result all the same, warns, and records the broken assumption in the result.
+A theory states its limits of validity as data (`Scope`). A function decorated by
+`guard` raises a one-line error for parameters, runs or a realisation outside these
+limits. With ``beyond=True`` it computes the result all the same, warns, and records the
+broken assumption in the result.
 """
 
 import contextlib
@@ -34,8 +35,9 @@ class FarOff(BeyondScope):
     """Warning: a curve is far from the students that it was made for."""
 
 
-# Steps of descent until something emerges, below which it is no flow: the Euler map of the flow of
-# state tracking reaches A = 1/2 by 0.8 to 1.4 steps late, whatever the rate.
+# Steps of descent until something emerges, below which it is no flow: the Euler map of
+# the flow of state tracking reaches A = 1/2 by 0.8 to 1.4 steps late, whatever the
+# rate.
 FEWEST = 50
 # Broken assumptions found so far if the caller passed ``beyond=True``; otherwise None.
 _insisted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
@@ -60,9 +62,11 @@ class Limit:
     reads : tuple of str
         Further fields that `holds` depends on.
     pointwise : bool
-        Whether every point of a sweep is checked; else the functions swept check all at once.
+        Whether every point of a sweep is checked; else the functions swept check all at
+        once.
     values : tuple
-        Some allowed values, which a refusal may propose; else the choices of the field are tried.
+        Some allowed values, which a refusal may propose; else the choices of the field
+        are tried.
     """
 
     field: str
@@ -82,7 +86,9 @@ class Limit:
 def only(field: str, *values: Any, words: str = "") -> Limit:
     """Limit: a field must have one of the given values."""
     said = words or " or ".join("none" if v is None else str(v) for v in values)
-    return Limit(field, said, lambda p, runs: getattr(p, field) in values, values=values)
+    return Limit(
+        field, said, lambda p, runs: getattr(p, field) in values, values=values
+    )
 
 
 FULL_BATCH = Limit(
@@ -106,13 +112,15 @@ class Scope:
     limits : tuple of Limit
         Conditions on parameters and runs.
     free : tuple of str
-        Fields that do not enter the theory and do not affect the students beyond its accuracy.
+        Fields that do not enter the theory and do not affect the students beyond its
+        accuracy.
     enters : tuple of str
         Fields that enter the theory other than through ``p.values()``.
     remedy : str
         What to use instead, in words; may be empty.
     kind : callable, optional
-        Gives the only Parameters that it is for; otherwise any that have the fields are.
+        Gives the only Parameters that it is for; otherwise any that have the fields
+        are.
     module : str
         Where it is stated, from which follows whose Parameters a message asks for.
     """
@@ -127,9 +135,13 @@ class Scope:
     module: str = ""
 
     def __post_init__(self) -> None:
-        """Remember the module that states it (its caller, beyond the generated ``__init__``)."""
+        """Remember the module that states it (its caller, beyond the generated
+        ``__init__``).
+        """
         if not self.module:
-            object.__setattr__(self, "module", sys._getframe(2).f_globals.get("__name__", ""))
+            object.__setattr__(
+                self, "module", sys._getframe(2).f_globals.get("__name__", "")
+            )
 
     @property
     def parameters(self) -> type[BaseParameters] | None:
@@ -146,8 +158,11 @@ class Scope:
         """Those of which every point of a sweep is checked."""
         return replace(self, limits=tuple(x for x in self.limits if x.pointwise)).reads
 
-    def applies(self, p: Any, runs: xr.Dataset | None = None, given: Any = None) -> list[str]:
-        """Broken assumptions for these students, one line each; empty if the theory applies.
+    def applies(
+        self, p: Any, runs: xr.Dataset | None = None, given: Any = None
+    ) -> list[str]:
+        """Broken assumptions for these students, one line each; empty if the theory
+        applies.
 
         Parameters
         ----------
@@ -156,7 +171,8 @@ class Scope:
         runs : Dataset, optional
             The students themselves.
         given : object, optional
-            A realisation (teachers, training sets, initial weights) with ``belongs(p, runs)``.
+            A realisation (teachers, training sets, initial weights) with ``belongs(p,
+            runs)``.
 
         Raises
         ------
@@ -171,7 +187,9 @@ class Scope:
             raise ParameterError(f"runs = {shown(runs)}: must be a Dataset of students")
         if given is not None:
             if not hasattr(given, "belongs"):
-                raise ParameterError(f"given = {shown(given)}: must be a realisation of students")
+                raise ParameterError(
+                    f"given = {shown(given)}: must be a realisation of students"
+                )
             given.belongs(p, runs)
         end = f"; {self.remedy}" if self.remedy else ""
         return [
@@ -180,9 +198,11 @@ class Scope:
             if not limit.holds(p, runs)
         ]
 
-    def require(self, p: Any, runs: xr.Dataset | None = None, given: Any = None) -> None:
-        """Raise an error for students that the theory does not describe, unless the caller passed
-        ``beyond=True``.
+    def require(
+        self, p: Any, runs: xr.Dataset | None = None, given: Any = None
+    ) -> None:
+        """Raise an error for students that the theory does not describe, unless the
+        caller passed ``beyond=True``.
 
         Raises
         ------
@@ -193,12 +213,14 @@ class Scope:
         refuse(lines, self.proposal(p) if lines and runs is None else "")
 
     def proposal(self, p: BaseParameters) -> str:
-        """Call that makes parameters within the limits: fields changed to values that the limits
-        name or that presets have, or a preset. Empty if there is none.
+        """Call that makes parameters within the limits: fields changed to values that
+        the limits name or that presets have, or a preset. Empty if there is none.
         """
         for changes in self._within(p, {}):
             said = ", ".join(
-                f"{name}={value!r}" for name, value in changes.items() if value != getattr(p, name)
+                f"{name}={value!r}"
+                for name, value in changes.items()
+                if value != getattr(p, name)
             )
             return f"; try p.replace({said})"
         for name in p.PRESETS:
@@ -206,8 +228,12 @@ class Scope:
                 return f"; try {place(type(p))}.{type(p).__name__}.{name}()"
         return ""
 
-    def _within(self, p: BaseParameters, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Changes that satisfy all limits, each field once, to a value of its limit or a preset."""
+    def _within(
+        self, p: BaseParameters, changes: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Changes that satisfy all limits, each field once, to a value of its limit or
+        a preset.
+        """
         broken = [limit for limit in self.limits if not limit.holds(p, None)]
         fields = [limit.field for limit in broken]
         if not broken:
@@ -215,7 +241,9 @@ class Scope:
         elif not changes.keys() & {*fields}:
             presets = [p._preset(name) for name in p.PRESETS]
             listed = [
-                x.values or p._allowed(x.field).choices or [getattr(q, x.field) for q in presets]
+                x.values
+                or p._allowed(x.field).choices
+                or [getattr(q, x.field) for q in presets]
                 for x in broken
             ]
             for values in itertools.product(*listed):
@@ -225,8 +253,8 @@ class Scope:
 
 
 def refuse(lines: Sequence[str], proposal: str = "") -> None:
-    """Raise an error with the first of broken assumptions (lines of `Scope.applies`) and what to
-    type instead, or warn of each if the caller passed ``beyond=True``.
+    """Raise an error with the first of broken assumptions (lines of `Scope.applies`)
+    and what to type instead, or warn of each if the caller passed ``beyond=True``.
     """
     known = _insisted.get()
     if lines and known is None:
@@ -238,23 +266,29 @@ def refuse(lines: Sequence[str], proposal: str = "") -> None:
 
 
 def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
-    """Decorator: check a scope before a function runs, for its first argument and for ``runs`` and
-    ``given`` if it has them.
+    """Decorator: check a scope before a function runs, for its first argument and for
+    ``runs`` and ``given`` if it has them.
 
-    The function gains a keyword ``beyond`` and an attribute ``scopes``. Arrays of fields passed by
-    keyword are checked at every point, mappings of numbers, which specify no training, are not.
+    The function gains a keyword ``beyond`` and an attribute ``scopes``. Arrays of
+    fields passed by keyword are checked at every point, mappings of numbers, which
+    specify no training, are not.
 
     Parameters
     ----------
     scope : Scope, or mapping of str to Scope
-        Scope of the theory, or several by the value of the function's argument ``level``.
+        Scope of the theory, or several by the value of the function's argument
+        ``level``.
     """
     scopes = {"": scope} if isinstance(scope, Scope) else dict(scope)
 
     def decorate(function: Callable) -> Callable:
         signature = inspect.signature(function)
         first = next(iter(signature.parameters))
-        usual = signature.parameters["level"].default if "level" in signature.parameters else ""
+        usual = (
+            signature.parameters["level"].default
+            if "level" in signature.parameters
+            else ""
+        )
 
         def ask(p: BaseParameters, arguments: tuple, named: Mapping[str, Any]) -> None:
             asked: dict[str, Any] = {}
@@ -270,23 +304,36 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
                     theory_scope.require(q, asked.get("runs"), asked.get("given"))
 
         @functools.wraps(function)
-        def call(p: Any = None, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
+        def call(
+            p: Any = None, *arguments: Any, beyond: bool = False, **named: Any
+        ) -> Any:
             if p is None:
-                raise misfit(first, named or None, next(iter(scopes.values())).parameters)
+                raise misfit(
+                    first, named or None, next(iter(scopes.values())).parameters
+                )
             with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
-                elif isinstance(p, type | xr.Dataset) or not callable(getattr(p, "values", None)):
-                    if any(isinstance(a, BaseParameters) for a in (*arguments, *named.values())):
+                elif isinstance(p, type | xr.Dataset) or not callable(
+                    getattr(p, "values", None)
+                ):
+                    if any(
+                        isinstance(a, BaseParameters)
+                        for a in (*arguments, *named.values())
+                    ):
                         call = f"{function.__name__}({first}, ...)"
-                        raise ParameterError(f"{call}: Parameters come first, before {shown(p)}")
+                        raise ParameterError(
+                            f"{call}: Parameters come first, before {shown(p)}"
+                        )
                     raise misfit(first, p, next(iter(scopes.values())).parameters)
                 result = marked(function(p, *arguments, **named))
                 return p.timed(result) if isinstance(p, Stepped) else result
 
         parameters = [*signature.parameters.values()]
         place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
-        keyword = inspect.Parameter("beyond", inspect.Parameter.KEYWORD_ONLY, default=False)
+        keyword = inspect.Parameter(
+            "beyond", inspect.Parameter.KEYWORD_ONLY, default=False
+        )
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*parameters[:place], keyword, *parameters[place:]]
         )
@@ -305,8 +352,8 @@ def pointwise(scope: Scope) -> Callable[[Callable], Callable]:
 
 @contextlib.contextmanager
 def allow_beyond(beyond: bool = True) -> Iterator[None]:
-    """Context manager: inside the block, theories are applied beyond their scope with a warning (if
-    ``beyond``).
+    """Context manager: inside the block, theories are applied beyond their scope with a
+    warning (if ``beyond``).
 
     An inner block shares the record of the outer one.
 
@@ -328,7 +375,9 @@ def allow_beyond(beyond: bool = True) -> Iterator[None]:
 
 
 def insist() -> None:
-    """From now on apply theories beyond their scope, with a warning: the effect of ``--beyond``."""
+    """From now on apply theories beyond their scope, with a warning: the effect of
+    ``--beyond``.
+    """
     _insisted.set([])
 
 
@@ -338,14 +387,16 @@ def broken() -> list[str]:
 
 
 def marked(result: Any) -> Any:
-    """Record broken assumptions in a result: in the attributes of a dataset, in the notes of an
-    Onset. Numbers and arrays are returned unchanged.
+    """Record broken assumptions in a result: in the attributes of a dataset, in the
+    notes of an Onset. Numbers and arrays are returned unchanged.
     """
     lines = broken()
     if not lines:
         return result
     if isinstance(result, xr.Dataset):
-        return result.assign_attrs(status="beyond its scope", assumptions="; ".join(lines))
+        return result.assign_attrs(
+            status="beyond its scope", assumptions="; ".join(lines)
+        )
     notes = getattr(result, "notes", None)
     if isinstance(notes, list) and dataclasses.is_dataclass(result):
         said = [f"beyond its scope: {line}" for line in lines]
@@ -354,12 +405,18 @@ def marked(result: Any) -> Any:
 
 
 def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
-    """Make a model's function ``applies`` from the scopes of its theories, headline first."""
+    """Make a model's function ``applies`` from the scopes of its theories, headline
+    first.
+    """
 
     def applies(
-        p: Any, runs: xr.Dataset | None = None, given: Any = None, level: str | None = None
+        p: Any,
+        runs: xr.Dataset | None = None,
+        given: Any = None,
+        level: str | None = None,
     ) -> list[str]:
-        """Assumptions of a theory of this model that these students break, one line each.
+        """Assumptions of a theory of this model that these students break, one line
+        each.
 
         Parameters
         ----------
@@ -380,17 +437,21 @@ def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
         Raises
         ------
         ParameterError
-            For an unknown level, or if parameters, runs and realisation belong to different
-            students.
+            For an unknown level, or if parameters, runs and realisation belong to
+            different students.
         """
         if level is not None and (not isinstance(level, str) or level not in scopes):
-            raise ParameterError(f"level = {level!r}: must be one of {', '.join(scopes)}")
+            raise ParameterError(
+                f"level = {level!r}: must be one of {', '.join(scopes)}"
+            )
         return scopes[level or next(iter(scopes))].applies(p, runs, given)
 
     return applies
 
 
 def configuration(runs: xr.Dataset | None) -> dict[str, Any]:
-    """Stored configuration that identifies the runs of a dataset; empty if there is none."""
+    """Stored configuration that identifies the runs of a dataset; empty if there is
+    none.
+    """
     stored = {} if runs is None else json.loads(runs.attrs.get("configuration", "{}"))
     return stored if isinstance(stored, dict) else {}

@@ -1,8 +1,9 @@
-"""Calling convention of all numerical functions: Parameters, and arrays of their fields by keyword.
+"""Calling convention of all numerical functions: Parameters, and arrays of their fields
+by keyword.
 
-``f(p, L=[3, 10, 30])`` is equivalent to a loop over ``f(p.replace(L=...))``: derived quantities are
-recomputed. Several arrays are broadcast against each other, DataArrays by dimension names, which
-the result carries, too.
+``f(p, L=[3, 10, 30])`` is equivalent to a loop over ``f(p.replace(L=...))``: derived
+quantities are recomputed. Several arrays are broadcast against each other, DataArrays
+by dimension names, which the result carries, too.
 """
 
 import contextlib
@@ -29,7 +30,8 @@ class Grid:
     Raises
     ------
     ParameterError
-        For an unknown field, a value that is not allowed, or shapes that do not broadcast.
+        For an unknown field, a value that is not allowed, or shapes that do not
+        broadcast.
     """
 
     def __init__(self, p: Any, fields: Mapping[str, Any]) -> None:
@@ -39,12 +41,16 @@ class Grid:
         of_axes = dict(_labelled(fields))
         self.axes = Axes(of_axes) if of_axes else None
         fields = _plain(self.axes, fields) if self.axes else fields
-        self.given = {name: arguments.array(name, v, words=True) for name, v in fields.items()}
+        self.given = {
+            name: arguments.array(name, v, words=True) for name, v in fields.items()
+        }
         try:
             arrays = np.broadcast_arrays(*self.given.values())
         except ValueError:
             shapes = ", ".join(f"{n} {v.shape}" for n, v in self.given.items())
-            raise ParameterError(f"{self.names}: shapes do not fit together: {shapes}") from None
+            raise ParameterError(
+                f"{self.names}: shapes do not fit together: {shapes}"
+            ) from None
         self.shape = arrays[0].shape
         rows = [*zip(*(a.ravel().tolist() for a in arrays), strict=True)]
         self.rows = {row: k for k, row in enumerate(dict.fromkeys(rows))}
@@ -59,13 +65,16 @@ class Grid:
     def label(self, k: int) -> str:
         """The k-th of the distinct points, in words."""
         row = [*self.rows][k]
-        return ", ".join(f"{x} = {shown(v)}" for x, v in zip(self.given, row, strict=True))
+        return ", ".join(
+            f"{x} = {shown(v)}" for x, v in zip(self.given, row, strict=True)
+        )
 
     def stack(self, results: Sequence[Any]) -> Any:
-        """Stack the results of all points: the grid's axes come before the results' own.
+        """Stack the results of all points: the grid's axes come before the results'
+        own.
 
-        Mappings are stacked entry by entry, datasets along dimensions named after the fields, and
-        objects with a ``summary()`` by the numbers in it.
+        Mappings are stacked entry by entry, datasets along dimensions named after the
+        fields, and objects with a ``summary()`` by the numbers in it.
 
         Raises
         ------
@@ -93,26 +102,38 @@ class Grid:
         along it; a variable that a point lacks is NaN there.
         """
         first = results[0]
-        if not all(r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results):
+        if not all(
+            r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results
+        ):
             raise ParameterError(
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             )
         named = {x: v for r in results for x, v in r.data_vars.items()}
         found = {
-            x: np.array([r[x].values if x in r else np.full(v.shape, np.nan) for r in results])
+            x: np.array(
+                [r[x].values if x in r else np.full(v.shape, np.nan) for r in results]
+            )
             for x, v in named.items()
         }
         joined = self.labelled(first.assign(named), found)
         joined.attrs = self._agreed([r.attrs for r in results])
         for x, variable in joined.data_vars.items():
-            variable.attrs = self._agreed([r[x].attrs if x in r else {} for r in results])
+            variable.attrs = self._agreed(
+                [r[x].attrs if x in r else {} for r in results]
+            )
         return joined
 
     def _agreed(self, attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Attributes in which all points agree; of `REMARKS` what is said of each point."""
+        """Attributes in which all points agree; of `REMARKS` what is said of each
+        point.
+        """
         every = {k: v for of in attributes for k, v in of.items()}
-        agreed = {k: v for k, v in every.items() if all(of.get(k, v) == v for of in attributes)}
+        agreed = {
+            k: v
+            for k, v in every.items()
+            if all(of.get(k, v) == v for of in attributes)
+        }
         for name in REMARKS:
             if agreed.get(name) != every.get(name):
                 said = zip(map(self.label, self.which), attributes, strict=True)
@@ -122,19 +143,27 @@ class Grid:
     def _labels(self, result: xr.Dataset) -> tuple[list[str], dict[Any, Any]]:
         """Names of the grid's axes, and its coordinates."""
         # A field may have the name of a result, as ``loss`` of induction heads.
-        label = {n: f"parameter_{n}" if n in result.variables else n for n in self.given}
+        label = {
+            n: f"parameter_{n}" if n in result.variables else n for n in self.given
+        }
         named_axes = [str(x) for x in self.axes.names] if self.axes else None
         names, coordinates = axes(self.given, self.shape, label, named_axes)
         distinct(names, result.dims)
         return names, {**(self.axes.coordinates if self.axes else {}), **coordinates}
 
-    def labelled(self, first: xr.Dataset, found: Mapping[Any, np.ndarray]) -> xr.Dataset:
-        """Dataset of results at all points, from the one at the first of them and arrays by name of
-        its variables.
+    def labelled(
+        self, first: xr.Dataset, found: Mapping[Any, np.ndarray]
+    ) -> xr.Dataset:
+        """Dataset of results at all points, from the one at the first of them and
+        arrays by name of its variables.
         """
         names, labels = self._labels(first)
         data = {
-            x: ((*names, *first[x].dims), v.reshape(*self.shape, *v.shape[1:]), first[x].attrs)
+            x: (
+                (*names, *first[x].dims),
+                v.reshape(*self.shape, *v.shape[1:]),
+                first[x].attrs,
+            )
             for x, v in found.items()
         }
         return xr.Dataset(data, first.coords, first.attrs).assign_coords(labels)
@@ -155,14 +184,16 @@ def axes(
     label: Mapping[str, str],
     known: list[str] | None = None,
 ) -> tuple[list[str], dict[str, tuple[list[str], np.ndarray]]]:
-    """Names of the axes of a broadcast shape, each after a field that varies along it, and the
-    fields as coordinates; ``label`` has the names of fields in the result, ``known`` those of axes
-    that have been given.
+    """Names of the axes of a broadcast shape, each after a field that varies along it,
+    and the fields as coordinates; ``label`` has the names of fields in the result,
+    ``known`` those of axes that have been given.
     """
     names = [*(known or ())]
     for axis in range(-len(shape), 0) if not names else ():
         along = [
-            label[n] for n, v in given.items() if v.ndim >= -axis and v.shape[axis] == shape[axis]
+            label[n]
+            for n, v in given.items()
+            if v.ndim >= -axis and v.shape[axis] == shape[axis]
         ]
         names.append(next((n for n in along if n not in names), f"axis_{len(names)}"))
     coordinates = {}
@@ -176,9 +207,11 @@ def axes(
 
 
 def over_fields(function: Callable) -> Callable:
-    """Decorator: let a function of one parameter point take arrays of fields by keyword.
+    """Decorator: let a function of one parameter point take arrays of fields by
+    keyword.
 
-    Keywords that are arguments of the function are passed on; names of fields are swept.
+    Keywords that are arguments of the function are passed on; names of fields are
+    swept.
     """
     signature = inspect.signature(function).parameters
     takes_more = any(x.kind is x.VAR_KEYWORD for x in signature.values())
@@ -203,7 +236,9 @@ def over_fields(function: Callable) -> Callable:
                 if not isinstance(p, Mapping) or missing in p:
                     raise
                 why = f"has no value for {missing}" if missing else ""
-                raise misfit(position[0], p, kind_of(function.__module__), why) from None
+                raise misfit(
+                    position[0], p, kind_of(function.__module__), why
+                ) from None
         grid = Grid(p, swept)
         return grid.stack([function(q, *given[1:], **passed_on) for q in grid.points])
 
@@ -211,8 +246,8 @@ def over_fields(function: Callable) -> Callable:
 
 
 def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> Any:
-    """Numbers by symbol name for array code, with some fields swept or derived quantities
-    overridden.
+    """Numbers by symbol name for array code, with some fields swept or derived
+    quantities overridden.
 
     Parameters
     ----------
@@ -221,39 +256,51 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
     names : iterable of str, optional
         Required names; all by default.
     **swept
-        Arrays of fields, from which all derived quantities are recomputed, and values that override
-        a derived quantity (``c_omega=0.3``).
+        Arrays of fields, from which all derived quantities are recomputed, and values
+        that override a derived quantity (``c_omega=0.3``).
 
     Raises
     ------
     ParameterError
-        For an unknown name, a number that is none, or an override that others in use would not
-        follow.
+        For an unknown name, a number that is none, or an override that others in use
+        would not follow.
     """
     if isinstance(given, BaseParameters):
         return _overridden(given, names, swept)
     values = _mapping(given) | swept
     if missing := sorted({*(names := [*(names or ())])} - {str(key) for key in values}):
-        raise ParameterError(f"p = {shown(given)}: gives no value for {', '.join(missing)}")
+        raise ParameterError(
+            f"p = {shown(given)}: gives no value for {', '.join(missing)}"
+        )
     read = {n: arguments.array(str(n), values[n]) for n in names if n in values}
     return values | {n: v for n, v in read.items() if v.ndim and v is not values[n]}
 
 
-def _overridden(p: BaseParameters, names: Iterable[str] | None, swept: dict[str, Any]) -> Values:
-    """Values of Parameters, some of them given; rejects unknown names and those without effect."""
+def _overridden(
+    p: BaseParameters, names: Iterable[str] | None, swept: dict[str, Any]
+) -> Values:
+    """Values of Parameters, some of them given; rejects unknown names and those without
+    effect.
+    """
     values, fields = p.values(), p._fields()
     used = [*(values if names is None else names)]
     for name in swept:
         if name not in (known := {*fields, *values, *used}):
             hint = nearest(name, sorted(known))
             raise ParameterError(
-                f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(" ;")
+                f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(
+                    " ;"
+                )
             )
     values |= {n: v if n in fields else arguments.array(n, v) for n, v in swept.items()}
-    here = [n for n in used if n in values]  # an error if one should follow from what is overridden
+    here = [
+        n for n in used if n in values
+    ]  # an error if one should follow from what is overridden
     for name in swept:
         if name not in fields and name not in here:
-            raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")
+            raise ParameterError(
+                f"{name}: not used here; used are {', '.join(sorted(used))}"
+            )
     return values
 
 
@@ -275,7 +322,8 @@ def _mapping(given: Any) -> Values | dict[str, Any]:
 
 
 class Axes:
-    """Union of the named dimensions of several DataArrays, as the ordered axes of one array.
+    """Union of the named dimensions of several DataArrays, as the ordered axes of one
+    array.
 
     Raises
     ------
@@ -292,11 +340,13 @@ class Axes:
             ) from None
         together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
         self.names, self.shape = together.dims, together.shape
-        self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
+        self.coordinates = {
+            x: c for x, c in together.coords.items() if set(c.dims) <= {x}
+        }
 
     def plain(self, name: str, value: Any) -> Any:
-        """An argument as a plain array with these axes in this order; a number is returned
-        unchanged.
+        """An argument as a plain array with these axes in this order; a number is
+        returned unchanged.
 
         Raises
         ------
@@ -328,15 +378,20 @@ class Axes:
             f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
         }
         distinct(self.names, more)
-        coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
+        coordinates = {
+            **self.coordinates,
+            **{k: v for k, v in more.items() if v is not None},
+        }
         if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
-            result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
+            result = np.broadcast_to(
+                result, self.shape + np.shape(result)[len(self.shape) :]
+            )
         return xr.DataArray(result, coordinates, [*self.names, *more])
 
 
 def distinct(swept: Iterable[Any], along: Iterable[Any]) -> None:
-    """Raise an error if a dimension of parameters has the name of one that the result has anyway,
-    as the time of a curve.
+    """Raise an error if a dimension of parameters has the name of one that the result
+    has anyway, as the time of a curve.
     """
     for name in {*swept} & {*along}:
         raise ParameterError(
@@ -346,8 +401,8 @@ def distinct(swept: Iterable[Any], along: Iterable[Any]) -> None:
 
 
 def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
-    """Decorator: let array code take DataArrays, broadcast by dimension name. The result is a
-    DataArray with the same dimensions.
+    """Decorator: let array code take DataArrays, broadcast by dimension name. The
+    result is a DataArray with the same dimensions.
 
     Parameters
     ----------
@@ -368,7 +423,9 @@ def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
             if along:
                 listed = bound.arguments[along]
                 named_list = isinstance(listed, xr.DataArray) and listed.ndim
-                inner = {listed.dims[0]: listed.values} if named_list else {along: listed}
+                inner = (
+                    {listed.dims[0]: listed.values} if named_list else {along: listed}
+                )
             bound.arguments.update(_plain(axes, spread))
             return axes.label(function(*bound.args, **bound.kwargs), inner)
 

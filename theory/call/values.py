@@ -1,5 +1,5 @@
-"""Numbers that follow from Parameters (`Values`), allowed values of fields and arguments
-(`Allowed`), and one-line errors for all others (`ParameterError`).
+"""Numbers that follow from Parameters (`Values`), allowed values of fields and
+arguments (`Allowed`), and one-line errors for all others (`ParameterError`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
 class Values(Mapping[Any, Any]):
     """Numbers by symbol name: fields of Parameters, and quantities derived from them.
 
-    ``values | {"alpha": 2.0, "L": 20}`` is a new object in which everything that follows from ``L``
-    is computed again, so that a derived quantity never stands beside another value of its input.
-    For the same reason it cannot be unpacked into a dictionary, ``{**values, "L": 20}``.
+    ``values | {"alpha": 2.0, "L": 20}`` is a new object in which everything that
+    follows from ``L`` is computed again, so that a derived quantity never stands beside
+    another value of its input. For the same reason it cannot be unpacked into a
+    dictionary, ``{**values, "L": 20}``.
 
     Attributes
     ----------
     of : Parameters
         What the numbers follow from.
     changes : mapping
-        By name: fields of ``of`` (numbers or arrays that broadcast), derived quantities that are
-        overridden, and further values; a symbol stands for its name, a sub-expression for itself.
+        By name: fields of ``of`` (numbers or arrays that broadcast), derived quantities
+        that are overridden, and further values; a symbol stands for its name, a
+        sub-expression for itself.
 
     Raises
     ------
@@ -72,8 +74,11 @@ class Values(Mapping[Any, Any]):
         points = [q.quantities() for q in grid.points]
         if grid.shape == () and grid.axes is None:
             return {**fields, **_sealed(points[0]), **others}
-        # Quantities whose shape differs between points (frequencies over d_h) are left out.
-        same = [n for n in points[0] if len({np.shape(point[n]) for point in points}) == 1]
+        # Quantities whose shape differs between points (frequencies over d_h) are left
+        # out.
+        same = [
+            n for n in points[0] if len({np.shape(point[n]) for point in points}) == 1
+        ]
         stacked = {n: grid.stack([point[n] for point in points]) for n in same}
         return {**fields, **stacked, **others}
 
@@ -95,11 +100,15 @@ class Values(Mapping[Any, Any]):
         return len(self._numbers)
 
     def __or__(self, more: Mapping[Any, Any]) -> Values:
-        """These with other values of fields, from which the rest is computed again, and others."""
+        """These with other values of fields, from which the rest is computed again, and
+        others.
+        """
         return Values(self.of, {**self.changes, **more})
 
     def keys(self) -> NoReturn:
-        """Refuse to be unpacked into a dictionary, in which nothing would be computed again."""
+        """Refuse to be unpacked into a dictionary, in which nothing would be computed
+        again.
+        """
         raise ParameterError(
             "values of Parameters: cannot be unpacked, as nothing would be computed again from a "
             'changed number; names: list(p.values()); others: take p.values() | {"name": value}'
@@ -107,12 +116,16 @@ class Values(Mapping[Any, Any]):
 
     def __repr__(self) -> str:
         """How to make it."""
-        return f"{self.of!r}.values()" + (f" | {dict(self.changes)!r}" if self.changes else "")
+        return f"{self.of!r}.values()" + (
+            f" | {dict(self.changes)!r}" if self.changes else ""
+        )
 
 
 def _name(key: Any) -> Any:
     """Name of a symbol or array; other keys, as sub-expressions, unchanged."""
-    named = isinstance(key, sp.Symbol | sp.IndexedBase) and not isinstance(key, sp.Dummy)
+    named = isinstance(key, sp.Symbol | sp.IndexedBase) and not isinstance(
+        key, sp.Dummy
+    )
     return key.name if named else key
 
 
@@ -129,14 +142,16 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 PLAIN = {int, float, bool, str}  # types that need no unwrapping
 MOST = 2**63  # range of integers that files and arrays can hold
 _ROOT = Path(__file__).parents[1]
-WINGS = tuple(f"{_ROOT / wing}{os.sep}" for wing in ("theory", "simulate", "verify", "papers"))
+WINGS = tuple(
+    f"{_ROOT / wing}{os.sep}" for wing in ("theory", "simulate", "verify", "papers")
+)
 NEAR = 0.65  # similarity of a name that is proposed: two of three letters agree
 LONGEST = 60  # characters of a value, or of a foreign error message, that are quoted
 
 
 class ParameterError(ValueError):
-    """Invalid user input. The message, of one line, names the field, its value and the allowed
-    values.
+    """Invalid user input. The message, of one line, names the field, its value and the
+    allowed values.
     """
 
     def __init__(self, message: str) -> None:
@@ -147,21 +162,23 @@ class ParameterError(ValueError):
         return [line.rstrip("\n") for line in self.lines()]
 
     def lines(self) -> list[str]:
-        """The message, then the lines of the caller's code that led to it, without the toolkit's
-        (nor those of the notebook that runs the code).
+        """The message, then the lines of the caller's code that led to it, without the
+        toolkit's (nor those of the notebook that runs the code).
         """
         frames = [
             frame
             for frame in traceback.extract_tb(self.__traceback__)
             if "IPython" not in Path(frame.filename).parts
         ]
-        outside = itertools.takewhile(lambda frame: not frame.filename.startswith(WINGS), frames)
+        outside = itertools.takewhile(
+            lambda frame: not frame.filename.startswith(WINGS), frames
+        )
         return [f"error: {self}\n", *traceback.format_list([*outside])]
 
 
 def report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Show an error that ends a script: a `ParameterError` by its message first, all others as
-    Python does. ``python -X dev`` shows every traceback.
+    """Show an error that ends a script: a `ParameterError` by its message first, all
+    others as Python does. ``python -X dev`` shows every traceback.
     """
     if isinstance(error, ParameterError) and not sys.flags.dev_mode:
         print("".join(error.lines()), end="", file=sys.stderr)
@@ -169,8 +186,8 @@ def report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         sys.__excepthook__(kind, error, trace)
 
 
-# Python leaves no other way to put the message before the traceback in a script. Who has set a hook
-# already, or sets one later, keeps it.
+# Python leaves no other way to put the message before the traceback in a script. Who
+# has set a hook already, or sets one later, keeps it.
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = report
 
@@ -182,8 +199,8 @@ def error_summary(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Hint for an unknown name: ``"did you mean 'L'? "``, or an empty text if no known name is
-    similar.
+    """Hint for an unknown name: ``"did you mean 'L'? "``, or an empty text if no known
+    name is similar.
 
     Names that differ only in capitalisation come before the most similar one.
     """
@@ -205,7 +222,9 @@ class Allowed:
     high: float | None = None
     below: float | None = None
     choices: tuple[str | int, ...] | None = None
-    or_else: tuple[Callable[[str], bool], str] | None = None  # a test of further words, described
+    or_else: tuple[Callable[[str], bool], str] | None = (
+        None  # a test of further words, described
+    )
     multiple_of: int | None = None
 
     def __str__(self) -> str:
@@ -213,7 +232,12 @@ class Allowed:
         if self.choices:
             more = f" or {self.or_else[1]}" if self.or_else else ""
             return "one of " + ", ".join(map(str, self.choices)) + more
-        bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
+        bounds = (
+            (">=", self.low),
+            (">", self.above),
+            ("<=", self.high),
+            ("<", self.below),
+        )
         said = [f"{sign} {value:g}" for sign, value in bounds if value is not None]
         if self.low is not None and self.low == self.high:
             said = [f"{self.low:g}"]
@@ -254,17 +278,21 @@ def unwrapped(name: str, value: Any) -> Any:
     """
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         if isinstance(value, np.ma.MaskedArray):
-            raise ParameterError(f"{name} = {shown(value)}: is masked; give the numbers themselves")
+            raise ParameterError(
+                f"{name} = {shown(value)}: is masked; give the numbers themselves"
+            )
         if getattr(value, "requires_grad", False):
-            raise ParameterError(f"{name} = {shown(value)}: carries a gradient; detach it")
+            raise ParameterError(
+                f"{name} = {shown(value)}: carries a gradient; detach it"
+            )
         if not is_time(value):  # of which item() may be a plain int
             return value.item()
     return value
 
 
 def is_time(value: Any) -> bool:
-    """Whether this is a NumPy time or difference of times, a subclass of its integers, or an array
-    of them.
+    """Whether this is a NumPy time or difference of times, a subclass of its integers,
+    or an array of them.
     """
     return getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
 
@@ -279,7 +307,8 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     value : object
         Value given by the user.
     kinds : tuple of type
-        Allowed types: ``int``, ``float``, ``bool``, ``str`` and others, and ``NoneType``.
+        Allowed types: ``int``, ``float``, ``bool``, ``str`` and others, and
+        ``NoneType``.
     allowed : Allowed
         Bounds or choices.
 
@@ -298,7 +327,11 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
 
     if isinstance(value, int) and abs(value) >= MOST:
         raise refuse(f"below 2^63 in size, {allowed}")
-    if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+    if (
+        float in kinds
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+    ):
         value = float(value) + 0.0  # adding 0 turns -0 into 0
     kind = next(k for k in kinds if k is not type(None))
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -308,7 +341,9 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
             if whole
             else KINDS.get(kind, f"of type {kind.__name__}")
         )
-        raise refuse(words if (kind, allowed) == (int, ANYTHING) else f"{words}, {allowed}")
+        raise refuse(
+            words if (kind, allowed) == (int, ANYTHING) else f"{words}, {allowed}"
+        )
     if allowed.choices:
         further = allowed.or_else is not None and allowed.or_else[0](str(value))
         if value not in allowed.choices and not further:
@@ -321,7 +356,9 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     return value
 
 
-def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = float) -> Any:
+def number(
+    name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = float
+) -> Any:
     """Validate one finite number, as `admitted`."""
     return admitted(name, value, (kind,), allowed)
 

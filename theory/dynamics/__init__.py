@@ -1,1 +1,3 @@
-"""flow, solution, trajectory, bulk, certified, conserved, special_times, optimisers, clocks, prediction, catalogue."""
+"""flow, solution, trajectory, bulk, certified, conserved, special_times, optimisers,
+clocks, prediction, catalogue.
+"""

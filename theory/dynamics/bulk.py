@@ -1,5 +1,6 @@
-"""Many integrations of a flow at once, one per point of a sweep: SciPy's method of order 8 (DOP853)
-with a step of its own per point. What it cannot follow is integrated by itself (`Trajectory`).
+"""Many integrations of a flow at once, one per point of a sweep: SciPy's method of
+order 8 (DOP853) with a step of its own per point. What it cannot follow is integrated
+by itself (`Trajectory`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import scipy.optimize.elementwise
 import sympy as sp
 from scipy.integrate import DOP853
 
-from theory.numbers import numeric
 from theory.call import sweep
 from theory.dynamics.special_times import UNDEFINED, all_parts, fast, first_sign_changes
 from theory.dynamics.trajectory import SMALLEST, Trajectory, smallest, with_errors
+from theory.numbers import numeric
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
@@ -29,14 +30,19 @@ STAGES = DOP853.n_stages
 
 
 def follows(flow: Flow) -> bool:
-    """Whether the rates are smooth functions of the order parameters alone, and take arrays."""
+    """Whether the rates are smooth functions of the order parameters alone, and take
+    arrays.
+    """
     rates = [*flow.expanded.values(), *flow.initial.values()]
     jumps = "jump" in all_parts((*rates,)).values()
-    return not (flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or jumps)
+    return not (
+        flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or jumps
+    )
 
 
 class Bulk:
-    """Solutions of a flow at several points, over time in units of the length of the run.
+    """Solutions of a flow at several points, over time in units of the length of the
+    run.
 
     Parameters
     ----------
@@ -65,11 +71,21 @@ class Bulk:
         atol: float,
         labels: Sequence[str],
     ) -> None:
-        self.flow, self.numbers, self.end, self.rtol, self.labels = flow, numbers, end, rtol, labels
+        self.flow, self.numbers, self.end, self.rtol, self.labels = (
+            flow,
+            numbers,
+            end,
+            rtol,
+            labels,
+        )
         free, self._rhs, _, initial = flow._compiled
-        self._fixed = np.array([numbers[s.name] for s in free]).reshape(len(free), len(labels))
+        self._fixed = np.array([numbers[s.name] for s in free]).reshape(
+            len(free), len(labels)
+        )
         rows = [np.real(row) for row in initial(*self._fixed)]
-        self.start = np.array([np.broadcast_to(row, len(labels)) for row in rows], float)
+        self.start = np.array(
+            [np.broadcast_to(row, len(labels)) for row in rows], float
+        )
         least = smallest(self.start)
         self.atol = np.minimum(atol, rtol * least)
         with np.errstate(all="ignore"):
@@ -92,7 +108,9 @@ class Bulk:
             rate[:] = row
         return self.end * np.where(found.imag == 0, found.real, np.nan)
 
-    def _stages(self, y: np.ndarray, first: np.ndarray, h: np.ndarray, fixed: np.ndarray) -> Any:
+    def _stages(
+        self, y: np.ndarray, first: np.ndarray, h: np.ndarray, fixed: np.ndarray
+    ) -> Any:
         """State after a step, and the rates within, the last of them at its end."""
         rates = np.empty((STAGES + 1, *y.shape))
         rates[0] = first
@@ -104,7 +122,12 @@ class Bulk:
         return end, rates
 
     def _polynomial(
-        self, y: np.ndarray, rates: np.ndarray, end: np.ndarray, h: np.ndarray, fixed: np.ndarray
+        self,
+        y: np.ndarray,
+        rates: np.ndarray,
+        end: np.ndarray,
+        h: np.ndarray,
+        fixed: np.ndarray,
     ) -> np.ndarray:
         """Coefficients of the states within a step."""
         rates = np.concatenate([rates, np.empty((len(DOP853.A_EXTRA), *y.shape))])
@@ -118,7 +141,12 @@ class Bulk:
 
     def _integrate(self) -> None:
         many = self.start.shape[1]
-        state: list[Any] = [np.arange(many), np.zeros(many), np.full(many, FIRST), self.start]
+        state: list[Any] = [
+            np.arange(many),
+            np.zeros(many),
+            np.full(many, FIRST),
+            self.start,
+        ]
         points, t, h, y = state
         self._left = points >= 0
         fixed, atol, found = self._fixed, self.atol, []
@@ -128,9 +156,12 @@ class Bulk:
             end, rates = self._stages(y, first, h, fixed)
             size = atol + self.rtol * np.maximum(np.abs(y), np.abs(end))
             five, three = (
-                ((np.tensordot(of, rates, 1) / size) ** 2).sum(0) for of in (DOP853.E5, DOP853.E3)
+                ((np.tensordot(of, rates, 1) / size) ** 2).sum(0)
+                for of in (DOP853.E5, DOP853.E3)
             )
-            error = np.where(five > 0, h * five / np.sqrt((five + 0.01 * three) * len(y)), 0 * five)
+            error = np.where(
+                five > 0, h * five / np.sqrt((five + 0.01 * three) * len(y)), 0 * five
+            )
             error = np.where(np.isfinite(end).all(0) & ~np.isnan(error), error, np.inf)
             good = error < 1
             within = self._polynomial(y, rates, end, h, fixed)
@@ -138,7 +169,9 @@ class Bulk:
             y = np.where(good, end, y)
             first = np.where(good, rates[STAGES], first)
             t = np.where(good, np.where(h < 1 - t, t + h, 1.0), t)
-            h = h * np.clip(SAFETY * error**-0.125, SHORTER, np.where(good, LONGER, 1.0))
+            h = h * np.clip(
+                SAFETY * error**-0.125, SHORTER, np.where(good, LONGER, 1.0)
+            )
             self._left[points[t == 1]] = False
             going = (t < 1) & (h > LEAST)
             if not going.all():
@@ -150,7 +183,9 @@ class Bulk:
         steps = [np.concatenate(part, -1) for part in zip(*found, strict=True)]
         order = np.lexsort((steps[1], steps[0]))
         order = order[~self._left[steps[0][order]]]
-        self._point, self._t, self._h, self._y, self._within = (x[..., order] for x in steps)
+        self._point, self._t, self._h, self._y, self._within = (
+            x[..., order] for x in steps
+        )
 
     def _within_step(self, t: np.ndarray, step: np.ndarray) -> np.ndarray:
         """States at times within steps."""
@@ -161,7 +196,9 @@ class Bulk:
         return y + self._y[:, step]
 
     def _at(self, t: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """States at times within steps, by steps that end there: the polynomials are less exact."""
+        """States at times within steps, by steps that end there: the polynomials are
+        less exact.
+        """
         y = self._y[:, step]
         fixed = self._fixed[:, self._point[step]]
         h = t - self._t[step]
@@ -175,13 +212,17 @@ class Bulk:
         many = np.flatnonzero(~self._left)
         for k, time in enumerate(t):
             step = np.searchsorted(self._point + self._t, many + time, side="right") - 1
-            step = np.clip(step, *np.searchsorted(self._point, (many, many + 1)) - [[0], [1]])
+            step = np.clip(
+                step, *np.searchsorted(self._point, (many, many + 1)) - [[0], [1]]
+            )
             found[:, many, k] = self._at(np.full(len(many), time), step)
         return found
 
-    def first_crossing(self, label: str, expr: sp.Expr, others: Mapping[str, np.ndarray]) -> Any:
-        """First sign change of an expression at every point, NaN where there is none: as
-        `Trajectory.first_crossing`, refined by a step that ends there.
+    def first_crossing(
+        self, label: str, expr: sp.Expr, others: Mapping[str, np.ndarray]
+    ) -> Any:
+        """First sign change of an expression at every point, NaN where there is none:
+        as `Trajectory.first_crossing`, refined by a step that ends there.
 
         Parameters
         ----------
@@ -191,7 +232,9 @@ class Bulk:
         others : mapping of str to array, shape (points,)
             Numbers of these symbols.
         """
-        symbols = sorted(expr.free_symbols - {*self.flow.state, self.flow.time}, key=str)
+        symbols = sorted(
+            expr.free_symbols - {*self.flow.state, self.flow.time}, key=str
+        )
         known = np.array([np.ravel(others[s.name]) for s in symbols]).reshape(
             len(symbols), len(self.atol)
         )
@@ -232,7 +275,9 @@ class Bulk:
             alone[:] = True
         alone[self._point[self._changes_fast(all_parts((expr,)), names, known)]] = True
         searched = every[
-            (every <= last[self._point]) & ~alone[self._point] & (found != 0)[self._point]
+            (every <= last[self._point])
+            & ~alone[self._point]
+            & (found != 0)[self._point]
         ]
 
         def part(t: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -243,7 +288,12 @@ class Bulk:
         )
         alone[owner[~real]] = True
         owner, low, high = owner[real], low[real], high[real]
-        step = np.searchsorted(self._point + self._t, owner + (low + high) / 2, side="right") - 1
+        step = (
+            np.searchsorted(
+                self._point + self._t, owner + (low + high) / 2, side="right"
+            )
+            - 1
+        )
         with np.errstate(all="ignore"):
             crossing = scipy.optimize.elementwise.find_root(
                 after,

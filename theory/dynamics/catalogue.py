@@ -1,5 +1,5 @@
-"""A model's ``flows()``, ``sections()`` and ``equations()``, made from a table of contents; where
-the parentheses are forgotten, ``flow.solve`` says what to type instead.
+"""A model's ``flows()``, ``sections()`` and ``equations()``, made from a table of
+contents; where the parentheses are forgotten, ``flow.solve`` says what to type instead.
 """
 
 import functools
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn, TypeVar, cast
 
-from theory.equations.equation import Equation, Equations
-from theory.dynamics.flow import Flow
 from theory.call.values import ParameterError
+from theory.dynamics.flow import Flow
+from theory.equations.equation import Equation, Equations
 
 Source = ModuleType | Callable[[], Flow | Mapping[str, Equation]] | Equation
 Sections = Callable[[], dict[str, list[Equation]]]
@@ -24,9 +24,9 @@ def catalogue(
     Parameters
     ----------
     contents : mapping of str to sequence
-        Per section of a write-up: modules with ``equations()``, functions that return a `Flow` or
-        equations by name, or single equations. Nothing is derived until one of the returned
-        functions is called.
+        Per section of a write-up: modules with ``equations()``, functions that return a
+        `Flow` or equations by name, or single equations. Nothing is derived until one
+        of the returned functions is called.
     *flows_ : callable
         Functions that return the model's flows.
     """
@@ -39,13 +39,20 @@ def catalogue(
     @called
     def sections() -> dict[str, list[Equation]]:
         """All equations, grouped as a write-up would."""
-        return {name: [e for s in sources for e in _of(s)] for name, sources in contents.items()}
+        return {
+            name: [e for s in sources for e in _of(s)]
+            for name, sources in contents.items()
+        }
 
     return flows, sections, _by_name(sections)
 
 
-def family(systems: Sequence[ModuleType]) -> tuple[Sections, Callable[[], dict[str, Equation]]]:
-    """Make the functions ``sections`` and ``equations`` of a family from those of its systems."""
+def family(
+    systems: Sequence[ModuleType],
+) -> tuple[Sections, Callable[[], dict[str, Equation]]]:
+    """Make the functions ``sections`` and ``equations`` of a family from those of its
+    systems.
+    """
 
     @called
     def sections() -> dict[str, list[Equation]]:
@@ -63,7 +70,9 @@ def _by_name(sections: Sections) -> Callable[[], Equations]:
     @called
     def equations() -> Equations:
         """All equations by name; one or several by their number in the paper."""
-        return Equations({e.name: e for section in sections().values() for e in section})
+        return Equations(
+            {e.name: e for section in sections().values() for e in section}
+        )
 
     return equations
 
@@ -87,7 +96,9 @@ class Called(functools.partial):
 
     def _refuse(self, use: str) -> NoReturn:
         name = self.func.__name__
-        raise NotCalled(f"{name}{use}: {name} is a function; call it first: {name}(){use}")
+        raise NotCalled(
+            f"{name}{use}: {name} is a function; call it first: {name}(){use}"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -108,7 +119,9 @@ def called(function: F) -> F:
 
 def cache(function: F) -> F:
     """Decorator: `functools.cache`, and `called`."""
-    return called(cast(F, functools.update_wrapper(functools.cache(function), function)))
+    return called(
+        cast(F, functools.update_wrapper(functools.cache(function), function))
+    )
 
 
 class CalledModule(types.ModuleType):

@@ -1,5 +1,5 @@
-"""Certified solutions of a flow: Taylor steps in ball arithmetic, with a proved bound for all that
-they leave out, and events of which none is missed.
+"""Certified solutions of a flow: Taylor steps in ball arithmetic, with a proved bound
+for all that they leave out, and events of which none is missed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from theory.dynamics import solution
 from theory.call import sweep
-from theory.numbers.balls import Balls, Interval, ball, fraction, library
 from theory.call.parameters import Allowed, ParameterError, number, shown
 from theory.call.scope import allow_beyond
+from theory.dynamics import solution
+from theory.numbers.balls import Balls, Interval, ball, fraction, library
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
@@ -47,34 +47,36 @@ def certify(
     beyond: bool = False,
     **end: Any,
 ) -> Any:
-    """Prove between which numbers the solution lies at a time, or between which times an event
-    happens first.
+    """Prove between which numbers the solution lies at a time, or between which times
+    an event happens first.
 
     Parameters
     ----------
     parameters : Parameters or mapping
-        Parameters, or numbers by symbol name; doubles count as the exact fractions that they are.
+        Parameters, or numbers by symbol name; doubles count as the exact fractions that
+        they are.
     until : float
         Final time, also under the name of the flow's time.
     event : str or Expr, optional
-        As for `solve`: an expression that crosses zero, or the name of a quantity that does.
+        As for `solve`: an expression that crosses zero, or the name of a quantity that
+        does.
     digits : int
-        Significant digits at least; of an order parameter relative to its largest size, or to
-        ``10**-digits`` if that is smaller.
+        Significant digits at least; of an order parameter relative to its largest size,
+        or to ``10**-digits`` if that is smaller.
     beyond : bool
         Also for students that the flow does not describe, with a warning.
 
     Returns
     -------
     Interval or dict of str to Interval
-        Time of the first crossing, later than the final time if there is none before; without an
-        event, order parameters and observables at the final time, by name.
+        Time of the first crossing, later than the final time if there is none before;
+        without an event, order parameters and observables at the final time, by name.
 
     Raises
     ------
     ParameterError
-        As `solve`; for a function that has no certified value; if these digits cannot be proved, or
-        an event touches zero without crossing it.
+        As `solve`; for a function that has no certified value; if these digits cannot
+        be proved, or an event touches zero without crossing it.
     """
     digits = number("digits", digits, Allowed(low=1, high=300), int)
     name = flow.time.name
@@ -85,18 +87,32 @@ def certify(
         end = {name if key == "until" else key: value for key, value in end.items()}
         for unknown in end.keys() - {name}:
             words = f"known are {name}, until, event, digits, beyond"
-            raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
-        goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
+            raise ParameterError(
+                f"{unknown}: unknown keyword; {words}; one point at a time"
+            )
+        goal = (
+            []
+            if event is None
+            else [*solution.quantities(flow, {"event": event}).values()]
+        )
         solution._refuse(flow, parameters, end, goal)
         flow._ask(parameters)
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
-    used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
+    used = {s.name for e in exprs for s in e.free_symbols} - {
+        name,
+        *map(str, flow.state),
+    }
     values = sweep.numbers(parameters, sorted(used))
     more, why = GUARD, ""
     for expr in goal:
         start = expr.subs({**flow.initial, flow.time: 0})
-        if start.xreplace({x: fraction(values[x.name], x.name) for x in start.free_symbols}) == 0:
+        if (
+            start.xreplace(
+                {x: fraction(values[x.name], x.name) for x in start.free_symbols}
+            )
+            == 0
+        ):
             return Interval(Decimal(0), Decimal(0))
     for _ in range(ATTEMPTS):
         bits = math.ceil((digits + more) * math.log2(10))
@@ -116,7 +132,9 @@ def certify(
             if found is None:
                 return Interval(Decimal(end[name]), Decimal("inf"))
             if not all(x.is_finite() for x in found):
-                raise ParameterError(f"{flow.name}: a quantity is no real number at the end")
+                raise ParameterError(
+                    f"{flow.name}: a quantity is no real number at the end"
+                )
             lost = [
                 _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
                 for x, s in zip(found, sizes, strict=False)
@@ -126,7 +144,9 @@ def certify(
             if lacking <= 0:
                 intervals = [*map(Interval.of, found)]
                 labels = [*map(str, flow.state), *observed]
-                return intervals[0] if goal else dict(zip(labels, intervals, strict=True))
+                return (
+                    intervals[0] if goal else dict(zip(labels, intervals, strict=True))
+                )
             why = "errors grow too fast"
             more = more + math.ceil(lacking) + 2
     raise ParameterError(
@@ -160,8 +180,8 @@ class Path:
     bits : int
         Accuracy of a step, relative to every order parameter.
     more : sequence of Expr
-        What is evaluated along the way.
-        Attributes ``t``, ``y`` are time and order parameters, ``sizes`` their largest sizes so far.
+        What is evaluated along the way. Attributes ``t``, ``y`` are time and order
+        parameters, ``sizes`` their largest sizes so far.
     """
 
     def __init__(
@@ -194,9 +214,9 @@ class Path:
     def slopes(
         self, t: Any, paths: Sequence[Any], part: Any, room: Sequence[Any]
     ) -> list[list[Any]]:
-        """Slopes of rates, by each order parameter, along paths with errors no larger than
-        ``room``, as polynomials in time over a part: of series in time s, the rates of
-        ``path + s^n e_k`` have them from the power n to 2 n - 1.
+        """Slopes of rates, by each order parameter, along paths with errors no larger
+        than ``room``, as polynomials in time over a part: of series in time s, the
+        rates of ``path + s^n e_k`` have them from the power n to 2 n - 1.
         """
         flint, n, rows = self.flint, SLOPES + 1, range(len(paths))
         size = part.abs_upper() ** -n
@@ -215,7 +235,10 @@ class Path:
                 )
                 for k in (-1, *rows)
             )
-            return [[(flint.arb_series(x[j]) - still[j]) / size for x in moved] for j in rows]
+            return [
+                [(flint.arb_series(x[j]) - still[j]) / size for x in moved]
+                for j in rows
+            ]
 
         return [
             [
@@ -225,7 +248,9 @@ class Path:
             for both in zip(terms(flint.arb(0)), terms(part), strict=True)
         ]
 
-    def spread(self, rates: list[list[Any]], h: Any, errors: Sequence[Any]) -> list[Any]:
+    def spread(
+        self, rates: list[list[Any]], h: Any, errors: Sequence[Any]
+    ) -> list[Any]:
         """Errors after a time."""
         arb_mat = self.flint.arb_mat
         grown = arb_mat([[h * x for x in row] for row in rates]).exp()
@@ -270,7 +295,9 @@ class Path:
                 ):
                     break
                 if all(e.is_finite() for e in most):
-                    spare = [(2 * e).min(4 * r) for e, r in zip(most, room, strict=True)]
+                    spare = [
+                        (2 * e).min(4 * r) for e, r in zip(most, room, strict=True)
+                    ]
             h = h * 0.9
         else:
             raise self.lost("there is no enclosure, as of a solution that ends")
@@ -278,16 +305,23 @@ class Path:
         self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
         self.t, self.share = (
             self.t + h,
-            self.share if last or usual > FAR else min(1.03 * self.share * float(h / first), 2),
+            self.share
+            if last or usual > FAR
+            else min(1.03 * self.share * float(h / first), 2),
         )
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last
 
     def errors(
-        self, h: Any, paths: Sequence[Any], room: Sequence[Any], errors: Any, missed: Sequence[Any]
+        self,
+        h: Any,
+        paths: Sequence[Any],
+        room: Sequence[Any],
+        errors: Any,
+        missed: Sequence[Any],
     ) -> tuple[list[Any], list[Any]]:
-        """Errors of paths in a step, at most and at its end, as long as they are no larger than
-        ``room``.
+        """Errors of paths in a step, at most and at its end, as long as they are no
+        larger than ``room``.
         """
         most, length = errors, h / PARTS
         part, poly = self.unit * (length / 2), self.flint.arb_poly
@@ -308,13 +342,17 @@ class Path:
         return most, errors
 
     def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
-        """Largest difference between the slope of a path and its rate, over a part of time."""
+        """Largest difference between the slope of a path and its rate, over a part of
+        time.
+        """
         arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
 
         def rates(about: Any, terms: int) -> list[Any]:
             self.flint.ctx.cap = terms
             along = [arb_series(taylor(p, about, terms)) for p in paths]
-            return [arb_series(r) for r in self.rates(arb_series([t + about, 1]), *along)]
+            return [
+                arb_series(r) for r in self.rates(arb_series([t + about, 1]), *along)
+            ]
 
         n = self.order
         rest, near = rates(part, n + 1), rates(self.flint.arb(0), n)
@@ -325,13 +363,17 @@ class Path:
         ]
 
     def last(self, end: float) -> tuple[list[Any], list[Any]]:
-        """State and further quantities at a time, and the largest sizes of the state before."""
+        """State and further quantities at a time, and the largest sizes of the state
+        before.
+        """
         while not self.step(ball(end)):
             pass
         return [*self.y, *self.more(self.t, *self.y)], self.sizes
 
     def first(self, end: float) -> tuple[Any, Any]:
-        """Time and size of the first crossing, each as a list; (None, None) if there is none."""
+        """Time and size of the first crossing, each as a list; (None, None) if there is
+        none.
+        """
         if self.more(self.t, *self.y)[0].contains(0):
             raise self.lost("the event comes too close to zero")
         ended = False
@@ -362,14 +404,14 @@ class Path:
         return found
 
     def crossing(self, low: Any, high: Any, halvings: int) -> Any:
-        """The first crossing in a part of the last step, at whose ends signs are known; None if
-        there is none.
+        """The first crossing in a part of the last step, at whose ends signs are known;
+        None if there is none.
         """
         part = low.union(high)
         value, slope = self.sloped(part)
-        mean = self.more(self.piece[0] + part.mid(), *self.along(part.mid()))[0] + slope * (
-            part - part.mid()
-        )
+        mean = self.more(self.piece[0] + part.mid(), *self.along(part.mid()))[
+            0
+        ] + slope * (part - part.mid())
         if not (value.contains(0) and mean.contains(0)):
             return None
         if not slope.contains(0):

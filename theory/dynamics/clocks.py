@@ -1,6 +1,6 @@
-"""The clock of momentum: descent with memory moves like plain descent at another rate, later by the
-mean age of the gradients that it follows. From the recursion of its steps, to second order in
-their size.
+"""The clock of momentum: descent with memory moves like plain descent at another rate,
+later by the mean age of the gradients that it follows. From the recursion of its steps,
+to second order in their size.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.symbols.algebra import proved, vanishes, written_as
-from theory.equations.equation import Equation
-from theory.symbols.notation import symbol
-from theory.dynamics.optimisers import Optimiser
 from theory.call.parameters import ParameterError
+from theory.dynamics.optimisers import Optimiser
+from theory.equations.equation import Equation
+from theory.symbols.algebra import proved, vanishes, written_as
+from theory.symbols.notation import symbol
 
 REFERENCE = "derived here, momentum as a filter of gradients"
 SLOW = "gradients change little from step to step"
@@ -22,10 +22,16 @@ SLOW = "gradients change little from step to step"
 eta = symbol("eta", r"\eta", "learning rate", positive=True)
 beta = symbol("beta", r"\beta", "momentum", positive=True)
 n = symbol("steps", "n", "steps so far", positive=True)
-rate = symbol("rate", r"\varepsilon", "distance per gradient in the long run", positive=True)
-age = symbol("age", r"\lambda", "mean age of the gradients in a step, in steps", positive=True)
+rate = symbol(
+    "rate", r"\varepsilon", "distance per gradient in the long run", positive=True
+)
+age = symbol(
+    "age", r"\lambda", "mean age of the gradients in a step, in steps", positive=True
+)
 clock = symbol("training_clock", "s", "training time: sum of rates", real=True)
-plain = symbol("plain_rate", r"\eta_{0}", "rate of plain descent with this path", positive=True)
+plain = symbol(
+    "plain_rate", r"\eta_{0}", "rate of plain descent with this path", positive=True
+)
 back = symbol("back", "z", "shift by one step into the past")
 D = symbol("D_n", r"\partial_{n}", "derivative by the number of steps")
 w = sp.Function("w")(n)
@@ -35,20 +41,23 @@ slope = symbol("slope", r"\nabla\mathcal{L}", "gradient at the weights", real=Tr
 def delay(
     pace: sp.Expr, x: sp.Symbol, start: sp.Expr, end: sp.Expr, step: sp.Expr = eta
 ) -> sp.Expr:
-    """Correction of the time of dx/dt = f, with f the ``pace``, by steps of finite size, which to
-    first order follow f - (step/2) f f'.
+    """Correction of the time of dx/dt = f, with f the ``pace``, by steps of finite
+    size, which to first order follow f - (step/2) f f'.
     """
     f = sp.Function("f")(x)
     added = sp.diff(1 / (f - step / 2 * f * sp.diff(f, x)), step).subs(step, 0)
     proved(
-        vanishes(added - sp.diff(sp.log(f), x) / 2), "a step does not add the logarithm of the pace"
+        vanishes(added - sp.diff(sp.log(f), x) / 2),
+        "a step does not add the logarithm of the pace",
     )
     return step / 2 * sp.log(pace.subs(x, end) / pace.subs(x, start))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Direction of a step: the accumulated gradient, or Nesterov's mixture with the latest one."""
+    """Direction of a step: the accumulated gradient, or Nesterov's mixture with the
+    latest one.
+    """
 
     name: str
     nesterov: bool
@@ -59,8 +68,8 @@ RULES = (Rule("heavy_ball", False), Rule("nesterov", True))
 
 @cache
 def memory(rule: Rule) -> sp.Expr:
-    """A step per learning rate and gradient as a power series in shifts into the past, from the
-    recursion of PyTorch's momentum buffer.
+    """A step per learning rate and gradient as a power series in shifts into the past,
+    from the recursion of PyTorch's momentum buffer.
     """
     buffer, g = sp.symbols("buffer g")
     (held,) = sp.solve(sp.Eq(buffer, beta * back * buffer + g), buffer)
@@ -77,8 +86,9 @@ def moments(rule: Rule) -> tuple[sp.Expr, sp.Expr]:
 
 
 def second_order(rule: Rule) -> sp.Expr:
-    """Operator K(D) in ``K(D) w = -rate * gradient``, to second order in D = d/d(steps): the step
-    of w divided by the optimiser's memory, for slowly varying gradients.
+    """Operator K(D) in ``K(D) w = -rate * gradient``, to second order in D =
+    d/d(steps): the step of w divided by the optimiser's memory, for slowly varying
+    gradients.
     """
     total, _ = moments(rule)
     both = total * (sp.exp(D) - 1) / memory(rule).subs(back, sp.exp(-D))
@@ -97,8 +107,8 @@ def sluggishness() -> sp.Expr:
 
 
 def equivalent() -> sp.Expr:
-    """Rate at which plain descent, which has no memory, has the same second-order term per clock:
-    there it is half a step of its own rate.
+    """Rate at which plain descent, which has no memory, has the same second-order term
+    per clock: there it is half a step of its own rate.
     """
     other = sp.Symbol("other", positive=True)
     plain_coefficient = sluggishness().subs(age, 0) * other
@@ -107,12 +117,16 @@ def equivalent() -> sp.Expr:
 
 
 def started(rule: Rule) -> sp.Expr:
-    """Clock after n steps at a constant rate from an empty memory: sums of the weights so far."""
+    """Clock after n steps at a constant rate from an empty memory: sums of the weights
+    so far.
+    """
     j, k = sp.symbols("j k", integer=True, nonnegative=True)
     weights = beta ** (k + 1) if rule.nesterov else beta**k
     so_far = sp.summation(weights, (k, 0, j)) + (1 if rule.nesterov else 0)
     count = sp.Symbol("count", integer=True, positive=True)
-    total = sp.piecewise_fold(sp.summation(sp.piecewise_fold(so_far), (j, 0, count - 1)))
+    total = sp.piecewise_fold(
+        sp.summation(sp.piecewise_fold(so_far), (j, 0, count - 1))
+    )
     return eta * sp.simplify(total.subs(sp.Eq(beta, 1), False)).subs(count, n)
 
 
@@ -174,7 +188,8 @@ class Plain:
 
 
 def as_plain(how: Optimiser, eta_: float) -> Plain:
-    """Plain descent that takes the path of an optimiser with momentum, for any slow schedule.
+    """Plain descent that takes the path of an optimiser with momentum, for any slow
+    schedule.
 
     Raises
     ------
@@ -182,18 +197,26 @@ def as_plain(how: Optimiser, eta_: float) -> Plain:
         For Adam, whose steps are not sums of gradients.
     """
     if how.optimizer != "sgd":
-        raise ParameterError(f"optimizer = {how.optimizer}: must be sgd for a clock of momentum")
+        raise ParameterError(
+            f"optimizer = {how.optimizer}: must be sgd for a clock of momentum"
+        )
     eq = equations()
     name = "nesterov" if how.nesterov else "heavy_ball"
     mean = float(eq[f"age_{name}"].evaluate({"beta": how.momentum}))
-    long_run_rate = float(eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum}))
+    long_run_rate = float(
+        eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum})
+    )
     rate_ = float(eq["plain_rate"].evaluate({"rate": long_run_rate, "age": mean}))
     return Plain(rate_, rate_ / long_run_rate, mean * long_run_rate)
 
 
 def clock_of(how: Optimiser, eta_: float, steps: int) -> Any:
-    """Clock before the first and after every step of a run: sum of rates over past steps."""
+    """Clock before the first and after every step of a run: sum of rates over past
+    steps.
+    """
     long_run_rate = float(
         equations()["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum})
     )
-    return long_run_rate * np.cumsum([0.0, *(how.share(k, steps) for k in range(steps))])
+    return long_run_rate * np.cumsum(
+        [0.0, *(how.share(k, steps) for k in range(steps))]
+    )

@@ -1,5 +1,6 @@
-"""What follows from a flow without its solution: conserved quantities, found numerically and then
-proved; fixed points; growth rates about a point and their directions.
+"""What follows from a flow without its solution: conserved quantities, found
+numerically and then proved; fixed points; growth rates about a point and their
+directions.
 """
 
 from __future__ import annotations
@@ -17,51 +18,57 @@ import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
-from theory.symbols import notation
-from theory.numbers import numeric
 from theory.call import sweep
-from theory.symbols.algebra import slope, vanishes
-from theory.equations.equation import Equation
 from theory.call.parameters import ParameterError
 from theory.dynamics.solution import parameter_names
+from theory.equations.equation import Equation
+from theory.numbers import numeric
+from theory.symbols import notation
+from theory.symbols.algebra import slope, vanishes
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
 
 
 ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
-MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
+# with more order parameters, products of different ones are left out of the ansatz
+MANY = 30
 POINTS = (0.1, 0.9)  # sampling range on which every term is real
 SPREADS = np.array([0, *np.repeat(np.geomspace(1e-6, 1e9, 31), 8)])  # of random starts
 ENDLESS = 30  # fixed points: more are taken for a continuum
 DRAWS = 6  # random values of the parameters at which SymPy's fixed points are tried
 MOST_SOLUTIONS = 4  # of several polynomials that are left to SymPy
 SEARCHED = "fixed points: those reached from random points; there may be more"
-STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
+# largest rate at a fixed point, relative to the Jacobian times the order parameters
+STILL = 1e-9
 SAME = 1e-6  # relative distance below which two fixed points are one
 
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
     """Candidate terms of a conserved quantity, the least likely ones first."""
-    logs = [sp.log(f(x)) for f in (lambda x: 1 - x**2, lambda x: 1 - x, lambda x: x) for x in state]
+    logs = [
+        sp.log(f(x))
+        for f in (lambda x: 1 - x**2, lambda x: 1 - x, lambda x: x)
+        for x in state
+    ]
     pairs = [x * y for x, y in itertools.combinations_with_replacement(state, 2)]
     squares = [x**2 for x in state] if len(state) > MANY else pairs
     return [*logs, *(sp.exp(x) for x in state), *squares, *state]
 
 
 def conserved(flow: Flow) -> list[Equation]:
-    """Independent linear combinations of the terms of `ansatz` that are constant along a flow, for
-    all parameter values.
+    """Independent linear combinations of the terms of `ansatz` that are constant along
+    a flow, for all parameter values.
 
-    The null space of the terms' rates at random points selects the terms of each combination. Their
-    coefficients then follow from the symbolic rates, and every result is proved by
-    `theory.symbols.algebra.vanishes`.
+    The null space of the terms' rates at random points selects the terms of each
+    combination. Their coefficients then follow from the symbolic rates, and every
+    result is proved by `theory.symbols.algebra.vanishes`.
 
     Returns
     -------
     list of Equation
-        Each reads: initial value (a symbol if that is infinite) = conserved quantity. Only proved
-        results are returned.
+        Each reads: initial value (a symbol if that is infinite) = conserved quantity.
+        Only proved results are returned.
     """
     terms, rng = ansatz(flow.state), np.random.default_rng(0)
     invariants: list[Equation] = []
@@ -69,7 +76,9 @@ def conserved(flow: Flow) -> list[Equation]:
     slopes, space = _null_space(flow, terms, rng)
     for vector in reversed(space):
         along = np.vstack([gradients, vector @ slopes])
-        if np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max()) == len(gradients):
+        if np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max()) == len(
+            gradients
+        ):
             continue
         pairs = zip(terms, vector, strict=True)
         quantity = flow.invariant({term: c for term, c in pairs if abs(c) > 1e3 * ZERO})
@@ -80,7 +89,9 @@ def conserved(flow: Flow) -> list[Equation]:
         if not start.is_finite and start.has(sp.oo, -sp.oo, sp.zoo, sp.nan):
             start = sp.Symbol(f"C_{len(invariants) + 1}")
         invariants.append(
-            Equation(name, start, quantity, flow.reference, flow.status, flow.assumptions)
+            Equation(
+                name, start, quantity, flow.reference, flow.status, flow.assumptions
+            )
         )
     return invariants
 
@@ -88,12 +99,13 @@ def conserved(flow: Flow) -> list[Equation]:
 def _null_space(
     flow: Flow, terms: Sequence[sp.Expr], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the terms at one random point, and row-reduced coefficients of the combinations
-    that are conserved at random parameters.
+    """Gradients of the terms at one random point, and row-reduced coefficients of the
+    combinations that are conserved at random parameters.
     """
     free, rhs = flow._compiled[:2]
     fixed = [
-        rng.integers(3, 20) if x.is_integer else rng.uniform(0.5, 2) for x in (flow.time, *free)
+        rng.integers(3, 20) if x.is_integer else rng.uniform(0.5, 2)
+        for x in (flow.time, *free)
     ]
     points = rng.uniform(*POINTS, (len(flow.state), 2 * len(terms) + 5))
     rates = [sp.Dummy() for _ in flow.state]
@@ -103,10 +115,14 @@ def _null_space(
         times = fixed[0] * rng.uniform(*POINTS, points.shape[1])
         found = rhs(times, *points, *fixed[1:])
         rate = np.array([np.broadcast_to(r, points.shape[1]) for r in found], float)
-        rows = np.array(numeric.compiled([*flow.state, *rates], moved)(*points, *rate)).T
+        rows = np.array(
+            numeric.compiled([*flow.state, *rates], moved)(*points, *rate)
+        ).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
     rows = rows[np.isfinite(rows).all(1)]
-    at_one = np.array(numeric.compiled(flow.state, sp.Matrix(slopes))(*points[:, 0]), float)
+    at_one = np.array(
+        numeric.compiled(flow.state, sp.Matrix(slopes))(*points[:, 0]), float
+    )
     if len(rows) < len(terms):
         return at_one, np.empty((0, len(terms)))
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
@@ -116,14 +132,16 @@ def _null_space(
 
 
 def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
-    """Points where all rates vanish at all times: by SymPy, and as numbers those that it misses, if
-    a search from random points reaches them. Several polynomials with decimals and more than
-    `MOST_SOLUTIONS` solutions are only searched. Common factors that cannot vanish are divided out.
+    """Points where all rates vanish at all times: by SymPy, and as numbers those that
+    it misses, if a search from random points reaches them. Several polynomials with
+    decimals and more than `MOST_SOLUTIONS` solutions are only searched. Common factors
+    that cannot vanish are divided out.
 
     Raises
     ------
     ParameterError
-        If SymPy cannot solve the equations, or misses a solution while parameters are symbols.
+        If SymPy cannot solve the equations, or misses a solution while parameters are
+        symbols.
     """
     rates = [sp.factor(r) for r in flow.expanded.values()]
     common = [
@@ -140,7 +158,9 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     free, rng = flow._compiled[0], np.random.default_rng(0)
     draws = [
         {
-            x: float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
+            x: float(rng.integers(3, 20))
+            if x.is_integer
+            else 10 ** rng.uniform(-1.3, 0.3)
             for x in free
         }
         for _ in range(DRAWS if free else 1)
@@ -160,16 +180,25 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     except (NotImplementedError, ValueError, TypeError) as error:
         points, why = [], error
     points = [
-        {x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v for x, v in p.items()}
+        {
+            x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v
+            for x, v in p.items()
+        }
         for p in points
         if all(_real_and_constant(flow, v) for v in p.values())
     ]
     for numbers in draws:
         reached = _reached(flow, numbers) or ()
-        missed = [p for p in reached if not any(_same_point(q, numbers | p) for q in points)]
+        missed = [
+            p for p in reached if not any(_same_point(q, numbers | p) for q in points)
+        ]
         if missed and free:
-            where = ", ".join(f"{x} = {float(v):.6g}" for x, v in (numbers | missed[0]).items())
-            why = f"SymPy misses that at {where}; with numbers for parameters it is found"
+            where = ", ".join(
+                f"{x} = {float(v):.6g}" for x, v in (numbers | missed[0]).items()
+            )
+            why = (
+                f"SymPy misses that at {where}; with numbers for parameters it is found"
+            )
             break
     if why and (free or not missed):
         raise ParameterError(f"{flow.name}: fixed points: {why}")
@@ -187,8 +216,8 @@ def _real_and_constant(flow: Flow, value: sp.Expr) -> bool:
 def _reached(
     flow: Flow, numbers: Mapping[sp.Symbol, float]
 ) -> list[dict[sp.Symbol, sp.Expr]] | None:
-    """Fixed points that are reached from random points, at numbers for the parameters; None where
-    that is not possible, or there is no end of them.
+    """Fixed points that are reached from random points, at numbers for the parameters;
+    None where that is not possible, or there is no end of them.
     """
     _, rates, jacobian, _ = flow._compiled
     if flow.driven or jacobian is None:
@@ -197,19 +226,30 @@ def _reached(
     rng = np.random.default_rng(0)
     starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
     found = roots_from(moved, slopes, starts)
-    found = [here for here in found if np.abs(slopes(here)).max() > STILL]  # or it is far away
+    found = [
+        here for here in found if np.abs(slopes(here)).max() > STILL
+    ]  # or it is far away
     if len(found) > ENDLESS:
         return None
-    rounded = [[sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here] for here in found]
+    rounded = [
+        [sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here]
+        for here in found
+    ]
     return [dict(zip(flow.state, here, strict=True)) for here in rounded]
 
 
-def _at(work: Any, numbers: Mapping[sp.Symbol, float]) -> Callable[[np.ndarray], np.ndarray]:
+def _at(
+    work: Any, numbers: Mapping[sp.Symbol, float]
+) -> Callable[[np.ndarray], np.ndarray]:
     return lambda y: np.array(work(0.0, *y, *numbers.values()), float)
 
 
-def _same_point(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> bool:
-    """Whether a symbolic point is there; a coordinate that is no number counts as there."""
+def _same_point(
+    point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]
+) -> bool:
+    """Whether a symbolic point is there; a coordinate that is no number counts as
+    there.
+    """
     for x, value in point.items():
         number = sp.N(value.subs(found))
         if number.is_number and not abs(number - found[x]) < SAME * (1 + abs(found[x])):
@@ -222,7 +262,9 @@ def roots_from(
     jacobian: Callable[[np.ndarray], np.ndarray],
     starts: Iterable[np.ndarray],
 ) -> list[np.ndarray]:
-    """Points where nothing moves, those that are reached from the starts; there may be more."""
+    """Points where nothing moves, those that are reached from the starts; there may be
+    more.
+    """
     points = list[np.ndarray]()
     for start in starts:
         with np.errstate(all="ignore"):
@@ -230,7 +272,8 @@ def roots_from(
             off, matrix = rates(here), jacobian(here)
         if not np.isfinite([*off, *matrix.flat]).all():
             continue
-        # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
+        # rates also vanish far away, where saturated softmaxes are: there a Newton step
+        # is long
         newton = np.linalg.lstsq(matrix, off, rcond=None)[0]
         size = max(1.0, np.abs(here).max())
         still = np.abs(off).max() < STILL * max(1.0, np.abs(matrix).max() * size)
@@ -241,10 +284,11 @@ def roots_from(
 
 
 def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
-    """The conserved combination of the given terms with symbolic coefficients, in place of their
-    numerical ones; None if conservation cannot be proved.
+    """The conserved combination of the given terms with symbolic coefficients, in place
+    of their numerical ones; None if conservation cannot be proved.
 
-    Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
+    Abbreviations of the flow are kept unexpanded if the proof succeeds without
+    expanding them.
 
     Raises
     ------
@@ -257,12 +301,17 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
     for given in (flow.rhs, flow.expanded):
         # proved for numbers as they are written, as sums of rounded ones do not vanish
         rates = {
-            x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r for x, r in given.items()
+            x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r
+            for x, r in given.items()
         }
         rates[flow.time] = sp.S.One
-        moved = [sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())) for f in terms]
+        moved = [
+            sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())) for f in terms
+        ]
         unknown = [sp.Dummy() for _ in moved[1:]]
-        total = moved[0] + sp.Add(*(c * rate for c, rate in zip(unknown, moved[1:], strict=True)))
+        total = moved[0] + sp.Add(
+            *(c * rate for c, rate in zip(unknown, moved[1:], strict=True))
+        )
         first = next((m for m in moved if m != 0), sp.S.One)
         top = sp.expand(
             sp.numer(sp.together(sp.Add(*(t / first for t in sp.Add.make_args(total)))))
@@ -277,7 +326,9 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
         for found in solutions if unknown or top == 0 else ():
             coefficients = [sp.factor(c.subs(dict.fromkeys(unknown, 0))) for c in found]
             weights = [sp.S.One, *coefficients]
-            if vanishes(sp.Add(*(c * rate for c, rate in zip(weights, moved, strict=True)))):
+            if vanishes(
+                sp.Add(*(c * rate for c, rate in zip(weights, moved, strict=True)))
+            ):
                 whole = sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
                 return whole if rates == given else whole.evalf()
     return None
@@ -293,7 +344,8 @@ class Mode(NamedTuple):
 def linearised(
     flow: Flow, at: Mapping[Any, Any] | None = None, parameters: Any = None
 ) -> list[Mode]:
-    """Growth rates and directions of a flow about a fixed point, or about its initial values.
+    """Growth rates and directions of a flow about a fixed point, or about its initial
+    values.
 
     Parameters
     ----------
@@ -302,7 +354,8 @@ def linearised(
     at : mapping, optional
         Fixed point: a number or expression for every order parameter, or its name.
     parameters : Parameters or mapping, optional
-        If given, the result is numerical, with the fastest growth first; otherwise it is symbolic.
+        If given, the result is numerical, with the fastest growth first; otherwise it
+        is symbolic.
 
     Returns
     -------
@@ -312,19 +365,26 @@ def linearised(
     Raises
     ------
     ParameterError
-        If the point is not a fixed point, or if, without parameters, a characteristic polynomial
-        has a degree above two.
+        If the point is not a fixed point, or if, without parameters, a characteristic
+        polynomial has a degree above two.
     """
     given = notation.by_name(
         "at: {} is missing or unknown", flow.initial if at is None else at, flow.state
     )
     if missing := [x for x in flow.state if x not in given]:
         names = ", ".join(x.name for x in flow.state)
-        raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")
+        raise ParameterError(
+            f"at: {missing[0]} is missing or unknown; a point has {names}"
+        )
     known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
     point = {x: notation.expression(f"at: {x}", v, known) for x, v in given.items()}
-    if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
-        raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
+    if (
+        flow.driven
+        and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols
+    ):
+        raise ParameterError(
+            f"{flow.name}: the rates depend on {flow.time}, growth has no rate"
+        )
     if parameters is not None:
         parameter_names(flow, parameters)
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
@@ -332,25 +392,35 @@ def linearised(
         for x, rate in flow.expanded.items():
             left = sp.together(rate.subs(point, simultaneous=True))
             if not sp.expand(sp.numer(left)).is_zero:  # 0.0 is not equal to 0
-                raise ParameterError(f"at = {given}: no fixed point, the rate of {x} is {left}")
+                raise ParameterError(
+                    f"at = {given}: no fixed point, the rate of {x} is {left}"
+                )
     matrix = flow.jacobian().subs(point, simultaneous=True).applyfunc(sp.cancel)
     if matrix.has(sp.nan, sp.zoo):
         raise ParameterError(f"at = {given}: rates have no derivative there")
     return [
-        Mode(rate, {flow.state[k]: v for k, v in zip(block, vector, strict=True) if v != 0})
+        Mode(
+            rate,
+            {flow.state[k]: v for k, v in zip(block, vector, strict=True) if v != 0},
+        )
         for block in matrix.connected_components()
         for rate, vector in _eigenvectors(flow, matrix.extract(block, block))
     ]
 
 
-def _eigenvectors(flow: Flow, block: sp.Matrix) -> Iterator[tuple[sp.Expr, list[sp.Expr]]]:
-    """Symbolic eigenvectors. Quadratic characteristic equations are solved, higher degrees raise an
-    error.
+def _eigenvectors(
+    flow: Flow, block: sp.Matrix
+) -> Iterator[tuple[sp.Expr, list[sp.Expr]]]:
+    """Symbolic eigenvectors. Quadratic characteristic equations are solved, higher
+    degrees raise an error.
     """
     rational, algebraic = dom_eigenvects(DomainMatrix.from_Matrix(block).to_field())
     for field, value, _, vectors in rational:
         for vector in vectors.to_list():
-            yield sp.factor(field.to_sympy(value)), [sp.factor(field.to_sympy(v)) for v in vector]
+            yield (
+                sp.factor(field.to_sympy(value)),
+                [sp.factor(field.to_sympy(v)) for v in vector],
+            )
     for field, polynomial, _, vectors in algebraic:
         if polynomial.degree() > 2:
             raise ParameterError(
@@ -365,7 +435,10 @@ def _eigenvectors(flow: Flow, block: sp.Matrix) -> Iterator[tuple[sp.Expr, list[
 
 
 def _numbers(
-    flow: Flow, point: Mapping[sp.Symbol, sp.Expr], numbers: Mapping[str, float], fixed: bool
+    flow: Flow,
+    point: Mapping[sp.Symbol, sp.Expr],
+    numbers: Mapping[str, float],
+    fixed: bool,
 ) -> list[Mode]:
     """Numerical modes, the fastest growth first."""
     rates, jacobian, _ = flow._functions(numbers, 1.0)
@@ -376,13 +449,17 @@ def _numbers(
         matrix = jacobian(0.0, x) if jacobian else np.array(np.nan)
     if not np.isfinite(matrix).all():
         raise ParameterError(f"at = {dict(point)}: rates have no derivative there")
-    if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(1.0, np.abs(x).max()):
+    if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(
+        1.0, np.abs(x).max()
+    ):
         k = int(np.abs(moved).argmax())
         raise ParameterError(
             f"at = {dict(point)}: no fixed point, {flow.state[k]} moves at the rate {moved[k]:g}"
         )
     values, vectors = np.linalg.eig(matrix)
     return [
-        Mode(values[k].item(), dict(zip(flow.state, vectors[:, k].tolist(), strict=True)))
+        Mode(
+            values[k].item(), dict(zip(flow.state, vectors[:, k].tolist(), strict=True))
+        )
         for k in np.argsort(-values.real, kind="stable")
     ]

@@ -1,5 +1,5 @@
-"""Flow: an ODE system of order parameters as data, with its Jacobian, fixed points, series and
-numerical solutions.
+"""Flow: an ODE system of order parameters as data, with its Jacobian, fixed points,
+series and numerical solutions.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.dynamics import certified, solution, trajectory
-from theory.symbols import notation
-from theory.numbers import numeric
-from theory.equations import printing
 from theory.call import sweep
-from theory.symbols.algebra import slope
-from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised
-from theory.equations.equation import Equation, Equations, provenance
-from theory.dynamics.optimisers import Entries
 from theory.call.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.call.scope import Scope
+from theory.dynamics import certified, solution, trajectory
+from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised
+from theory.dynamics.optimisers import Entries
+from theory.equations import printing
+from theory.equations.equation import Equation, Equations, provenance
+from theory.numbers import numeric
+from theory.symbols import notation
+from theory.symbols.algebra import slope
 
-MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
+# evaluations of the right-hand side, hundreds of times what any preset needs
+MOST_CALLS = 300_000
 NO_NUMBERS = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs)
 MOST_OPERATIONS = 100_000  # of the terms of a series: about ten seconds
 MOST_ORDER = 200  # of a series
@@ -46,21 +47,23 @@ class Flow:
     initial : mapping of Symbol to Expr
         Initial value per order parameter.
     where : mapping of Symbol to Expr
-        Abbreviations used in the right-hand sides and observables; each may use later ones.
+        Abbreviations used in the right-hand sides and observables; each may use later
+        ones.
     observables : mapping of str to Expr
         Functions of the order parameters that are evaluated along a solution.
     reference, status, assumptions
         As for `theory.equations.equation.Equation`.
     scope : Scope, optional
-        Which students the flow describes. It is checked when the flow is solved for Parameters.
+        Which students the flow describes. It is checked when the flow is solved for
+        Parameters.
     entries : callable, optional
-        Makes the student's weights behind the order parameters, which optimisers other than plain
-        descent need.
+        Makes the student's weights behind the order parameters, which optimisers other
+        than plain descent need.
     fluctuations : callable, optional
         Adds to a solution what steps and batches of descent add to it.
     second_order : mapping of Symbol to Expr
-        Where order parameters are quadratic in the weights: a step of descent of size s adds
-        ``s * rhs + s^2 * second_order``.
+        Where order parameters are quadratic in the weights: a step of descent of size s
+        adds ``s * rhs + s^2 * second_order``.
     clock : str
         What the time is, if not that of runs of its model, e.g. ``eta * steps``.
     others : tuple of Symbol
@@ -144,7 +147,9 @@ class Flow:
         )
 
     def latex(self) -> str:
-        """LaTeX ``aligned`` block: the equations, then the definitions of their abbreviations."""
+        """LaTeX ``aligned`` block: the equations, then the definitions of their
+        abbreviations.
+        """
         where = [
             Equation(x.name, x, meaning, self.reference, self.status)
             for x, meaning in self.where.items()
@@ -162,11 +167,13 @@ class Flow:
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""
-        return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
+        return sp.Matrix(
+            [[slope(r, x) for x in self.state] for r in self.expanded.values()]
+        )
 
     def held(self, **values: Any) -> Flow:
-        """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others
-        are unchanged.
+        """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of
+        the others are unchanged.
 
         Raises
         ------
@@ -183,22 +190,26 @@ class Flow:
             fluctuations=None,
             others=(*self.others, *self._compiled[0]),
             second_order={x: s for x, s in self.second_order.items() if x not in kept},
-            assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
+            assumptions=(
+                *self.assumptions,
+                *(f"{x} is held at {v}" for x, v in values.items()),
+            ),
         )
 
     def series(
         self, order: int, start: Mapping[Any, Any] | None = None
     ) -> dict[sp.Symbol, sp.Expr]:
-        """Taylor polynomial in time about the initial values, up to and including ``time**order``.
+        """Taylor polynomial in time about the initial values, up to and including
+        ``time**order``.
 
-        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``; for
-        an order parameter it is the initial value.
+        ``start`` substitutes symbols of the initial values and parameters first:
+        ``{R_0: 0}``; for an order parameter it is the initial value.
 
         Raises
         ------
         ParameterError
-            If the flow has no Taylor series there, if its terms grow beyond `MOST_OPERATIONS`, or
-            for an unknown symbol.
+            If the flow has no Taylor series there, if its terms grow beyond
+            `MOST_OPERATIONS`, or for an unknown symbol.
         """
         order = number("order", order, Allowed(low=0, high=MOST_ORDER), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
@@ -211,7 +222,8 @@ class Flow:
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {
-            x: notation.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
+            x: notation.expression(f"start: {x}", e, {}).subs(values)
+            for x, e in begun.items()
         }
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]
@@ -245,12 +257,17 @@ class Flow:
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
-        """The free symbols, and compiled functions of them: right-hand sides, Jacobian (None where
-        SymPy has no derivative) and initial values.
+        """The free symbols, and compiled functions of them: right-hand sides, Jacobian
+        (None where SymPy has no derivative) and initial values.
         """
-        used = [*self.expanded.values(), *self.initial.values(), *self.second_order.values()]
+        used = [
+            *self.expanded.values(),
+            *self.initial.values(),
+            *self.second_order.values(),
+        ]
         free = sorted(
-            set().union(*(e.free_symbols for e in used)) - {*self.state, self.time}, key=str
+            set().union(*(e.free_symbols for e in used)) - {*self.state, self.time},
+            key=str,
         )
         arguments = [self.time, *self.state, *free]
         jacobian = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero)
@@ -265,8 +282,8 @@ class Flow:
     def _functions(
         self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
     ) -> tuple[Any, Any, np.ndarray]:
-        """Right-hand side and Jacobian in units of the time ``unit``, and the initial state. More
-        than ``most`` evaluations raise an error.
+        """Right-hand side and Jacobian in units of the time ``unit``, and the initial
+        state. More than ``most`` evaluations raise an error.
         """
         free, rhs, jac, initial = self._compiled
         numbers = sweep.numbers(numbers, [s.name for s in free])
@@ -276,11 +293,15 @@ class Flow:
             raise ParameterError(
                 f"{name} = {value}: must be one number; several by keyword: {name}=[...]"
             )
-        fixed = [np.float64(numbers[s.name]) for s in free]  # whose quotients by zero are infinite
+        fixed = [
+            np.float64(numbers[s.name]) for s in free
+        ]  # whose quotients by zero are infinite
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
-            rates = unit * numeric.real(self.name, np.array(rhs(np.float64(unit * t), *y, *fixed)))
+            rates = unit * numeric.real(
+                self.name, np.array(rhs(np.float64(unit * t), *y, *fixed))
+            )
             if next(calls) > most:
                 why = f"needs more than {most:.0e} evaluations"
                 raise trajectory.ended(self, numbers, unit * t, y, rates, why)
@@ -290,5 +311,7 @@ class Flow:
             return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))
 
         with np.errstate(all="ignore"):
-            start = numeric.real(f"{self.name}: initial values", np.array(initial(*fixed)))
+            start = numeric.real(
+                f"{self.name}: initial values", np.array(initial(*fixed))
+            )
         return counted, slopes if jac else None, start.astype(float)

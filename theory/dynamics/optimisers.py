@@ -1,6 +1,6 @@
-"""Optimisers as maps from gradients to steps, with PyTorch's definitions: descent with momentum,
-Adam, weight decay, learning-rate schedules, clipping; and the weights behind a flow that they move.
-Used for flows and theories of single students; no torch here.
+"""Optimisers as maps from gradients to steps, with PyTorch's definitions: descent with
+momentum, Adam, weight decay, learning-rate schedules, clipping; and the weights behind
+a flow that they move. Used for flows and theories of single students; no torch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory.call.parameters import BaseParameters, ParameterError, parameter
 from theory.numbers import numeric
 from theory.symbols.notation import Forms
-from theory.call.parameters import BaseParameters, ParameterError, parameter
 
 CLIPPED = 1e-6  # added to the norm by torch.nn.utils.clip_grad_norm_
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimiser(BaseParameters):
-    """How weights move, apart from the learning rate and the length of the run. Parameters of
-    students inherit these fields.
+    """How weights move, apart from the learning rate and the length of the run.
+    Parameters of students inherit these fields.
 
     Raises
     ------
@@ -34,11 +34,20 @@ class Optimiser(BaseParameters):
     )
     momentum: float = parameter(0.0, "momentum of sgd", low=0, below=1, later=True)
     nesterov: bool = parameter(False, "Nesterov's momentum", later=True)
-    beta_1: float = parameter(0.9, "Adam's memory of gradients", low=0, below=1, later=True)
-    beta_2: float = parameter(0.999, "Adam's memory of squares", low=0, below=1, later=True)
-    epsilon: float = parameter(1e-8, "added to Adam's root of squares", low=0, later=True)
+    beta_1: float = parameter(
+        0.9, "Adam's memory of gradients", low=0, below=1, later=True
+    )
+    beta_2: float = parameter(
+        0.999, "Adam's memory of squares", low=0, below=1, later=True
+    )
+    epsilon: float = parameter(
+        1e-8, "added to Adam's root of squares", low=0, later=True
+    )
     schedule: str = parameter(
-        "constant", "learning rate after warm-up", choices=("constant", "cosine"), later=True
+        "constant",
+        "learning rate after warm-up",
+        choices=("constant", "cosine"),
+        later=True,
     )
     warmup: int = parameter(0, "steps of linear warm-up", low=0, later=True)
     clip: float | None = parameter(
@@ -57,13 +66,19 @@ class Optimiser(BaseParameters):
             value = getattr(self, name)
             usual = type(self).__dataclass_fields__[name].default
             if not so and value != usual:
-                why = "without momentum" if name == "nesterov" else f"for {self.optimizer}"
+                why = (
+                    "without momentum"
+                    if name == "nesterov"
+                    else f"for {self.optimizer}"
+                )
                 raise ParameterError(f"{name} = {value}: must be {usual} {why}")
 
     def share(self, number: int, steps: int) -> float:
-        """Share of the learning rate at step ``number`` (from 0) of a run of so many steps.
+        """Share of the learning rate at step ``number`` (from 0) of a run of so many
+        steps.
 
-        Warm-up is linear, ``(number + 1) / warmup``; a cosine then falls to zero at the end.
+        Warm-up is linear, ``(number + 1) / warmup``; a cosine then falls to zero at the
+        end.
         """
         if number < self.warmup:
             return (number + 1) / self.warmup
@@ -74,28 +89,32 @@ class Optimiser(BaseParameters):
 
     @property
     def steady(self) -> bool:
-        """Whether a step, but for a share of the last one, depends on the weights alone."""
+        """Whether a step, but for a share of the last one, depends on the weights
+        alone.
+        """
         plain = self.optimizer == "sgd" and not self.nesterov and self.clip is None
         return plain and self.schedule == "constant" and self.warmup == 0
 
 
 class Steps:
-    """Steps of one run: called with weights and gradients, gives the next weights. Arrays have a
-    first axis over independent students.
+    """Steps of one run: called with weights and gradients, gives the next weights.
+    Arrays have a first axis over independent students.
 
     Parameters
     ----------
     how : Optimiser
         Also Parameters of students that inherit from it.
     eta : float or array
-        Learning rate; or one per student, with an axis of length one for every further axis.
+        Learning rate; or one per student, with an axis of length one for every further
+        axis.
     steps : int
         Length of the run, for the schedule.
     entries : sequence of int, optional
-        Number of equal weights that each array, or each of its entries, stands for, in the norm
-        that is clipped.
+        Number of equal weights that each array, or each of its entries, stands for, in
+        the norm that is clipped.
     arrays : module
-        What the arrays are of, NumPy by default; with PyTorch, weights and gradients are tensors.
+        What the arrays are of, NumPy by default; with PyTorch, weights and gradients
+        are tensors.
     """
 
     def __init__(
@@ -123,8 +142,12 @@ class Steps:
         if how.optimizer == "adamw":
             weights = [w * (1 - rate * how.weight_decay) for w in weights]
         elif how.weight_decay:
-            slopes = [g + how.weight_decay * w for g, w in zip(slopes, weights, strict=True)]
-        move = {"sgd": self._descent, "adam": self._adam, "adamw": self._adam}[how.optimizer]
+            slopes = [
+                g + how.weight_decay * w for g, w in zip(slopes, weights, strict=True)
+            ]
+        move = {"sgd": self._descent, "adam": self._adam, "adamw": self._adam}[
+            how.optimizer
+        ]
         moves = move(slopes)
         return [w - rate * x for w, x in zip(weights, moves, strict=True)]
 
@@ -133,13 +156,18 @@ class Steps:
             return list(gradients)
         many = self.entries or [1] * len(gradients)
         square = sum(
-            (n * g**2).sum(tuple(range(1, g.ndim))) for n, g in zip(many, gradients, strict=True)
+            (n * g**2).sum(tuple(range(1, g.ndim)))
+            for n, g in zip(many, gradients, strict=True)
         )
-        share = self.arrays.clip(self.how.clip / (self.arrays.sqrt(square) + CLIPPED), None, 1)
+        share = self.arrays.clip(
+            self.how.clip / (self.arrays.sqrt(square) + CLIPPED), None, 1
+        )
         return [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in gradients]
 
     def _descent(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
-        """Heavy ball or Nesterov; the first step takes the gradient itself as its memory."""
+        """Heavy ball or Nesterov; the first step takes the gradient itself as its
+        memory.
+        """
         mu = self.how.momentum
         if mu == 0:
             return slopes
@@ -150,28 +178,36 @@ class Steps:
         return [g + mu * v for g, v in zip(slopes, self.first, strict=True)]
 
     def _adam(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
-        """Adam: mean gradient over the root of the mean square, both without the bias of their
-        start at zero. A weight that never had a gradient stays.
+        """Adam: mean gradient over the root of the mean square, both without the bias
+        of their start at zero. A weight that never had a gradient stays.
         """
         one = self.how.beta_1
         two = self.how.beta_2
         n = self.number
         of = self.arrays
         if not self.first:
-            self.first, self.second = ([*map(self.arrays.zeros_like, slopes)] for _ in range(2))
-        self.first = [one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)]
-        self.second = [two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)]
+            self.first, self.second = (
+                [*map(self.arrays.zeros_like, slopes)] for _ in range(2)
+            )
+        self.first = [
+            one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)
+        ]
+        self.second = [
+            two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)
+        ]
         moments = []
         for m, v in zip(self.first, self.second, strict=True):
             size = of.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
-            moments.append(of.where(m == 0, 0.0, m) / of.where(size == 0, 1.0, size) / (1 - one**n))
+            moments.append(
+                of.where(m == 0, 0.0, m) / of.where(size == 0, 1.0, size) / (1 - one**n)
+            )
         return moments
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Values of weights that are equal by symmetry and stay so under any optimiser, as their
-    gradients are equal, too.
+    """Values of weights that are equal by symmetry and stay so under any optimiser, as
+    their gradients are equal, too.
 
     Attributes
     ----------
@@ -191,7 +227,9 @@ class Entries:
     order: Mapping[sp.Symbol, sp.Expr]
 
     def rates(self) -> Forms:
-        """Rates of the order parameters under gradient descent, in the values of the weights."""
+        """Rates of the order parameters under gradient descent, in the values of the
+        weights.
+        """
         return {
             x: -sum(sp.diff(form, w) * slope for w, slope in self.slopes.items())
             for x, form in self.order.items()
@@ -205,8 +243,8 @@ class Entries:
         eta: float,
         steps: int,
     ) -> Any:
-        """Order parameters, in the order of ``state``, before the first and after every step; shape
-        ``(state, steps + 1)``.
+        """Order parameters, in the order of ``state``, before the first and after every
+        step; shape ``(state, steps + 1)``.
 
         Raises
         ------
@@ -216,7 +254,8 @@ class Entries:
         names = [*self.slopes]
         used = [*self.slopes.values(), *self.many.values(), *self.start.values()]
         free = sorted(
-            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used)) - {*names},
+            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
+            - {*names},
             key=str,
         )
         missing = [s.name for s in free if s.name not in numbers]
@@ -230,10 +269,16 @@ class Entries:
 
         slopes = compiled(self.slopes)
         orders = compiled({x: self.order[x] for x in state})
-        start, many = (compiled({w: of[w] for w in names})(names) for of in (self.start, self.many))
+        start, many = (
+            compiled({w: of[w] for w in names})(names) for of in (self.start, self.many)
+        )
         step = Steps(how, eta, steps, many)
         path = np.empty((steps + 1, len(names), 1))  # the last axis: one student
         path[0, :, 0] = start
         for n in range(steps):
-            path[n + 1] = step([*path[n]], [*np.array(slopes(path[n, :, 0]), float)[:, None]])
-        return np.array([np.broadcast_to(x, steps + 1) for x in orders(path[..., 0].T)], float)
+            path[n + 1] = step(
+                [*path[n]], [*np.array(slopes(path[n, :, 0]), float)[:, None]]
+            )
+        return np.array(
+            [np.broadcast_to(x, steps + 1) for x in orders(path[..., 0].T)], float
+        )

@@ -1,6 +1,6 @@
-"""Input validation shared by all predict functions and comparisons. It checks that parameters, runs
-and curve belong to the same students and that the runs contain the required variables, and gives
-the evaluation times.
+"""Input validation shared by all predict functions and comparisons. It checks that
+parameters, runs and curve belong to the same students and that the runs contain the
+required variables, and gives the evaluation times.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.models import registry
 from theory.call import scope
+from theory.call.parameters import BaseParameters, ParameterError, Stepped
 from theory.dynamics.flow import Flow
 from theory.dynamics.optimisers import Optimiser
-from theory.call.parameters import BaseParameters, ParameterError, Stepped
+from theory.models import registry
 
 MOST_STEPS = 10**7  # followed one by one, in an hour or so
 MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measurement
@@ -24,7 +24,8 @@ MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measure
 def check_runs(
     p: BaseParameters, runs: xr.Dataset, needed: Iterable[str], free: Iterable[str] = ()
 ) -> None:
-    """Raise an error if runs were not trained with the parameters ``p``, or lack a variable.
+    """Raise an error if runs were not trained with the parameters ``p``, or lack a
+    variable.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ def check_runs(
     Raises
     ------
     ParameterError
-        Naming a missing variable, a field of ``p`` in which the runs differ, or a weight that did
-        not move.
+        Naming a missing variable, a field of ``p`` in which the runs differ, or a
+        weight that did not move.
     """
     if not isinstance(runs, xr.Dataset):
         raise ParameterError(f"runs: must be a Dataset, got {type(runs).__name__}")
@@ -53,13 +54,17 @@ def check_runs(
             f"runs: variable {', '.join(missing)} is missing{hint if alone else ''}"
         )
     if held := scope.configuration(runs).get("held"):
-        raise ParameterError(f"runs: {', '.join(held)} is held; solve flow().held(...) instead")
+        raise ParameterError(
+            f"runs: {', '.join(held)} is held; solve flow().held(...) instead"
+        )
     trained = _parameters(runs, "runs", p)
     for name, value in p.as_dict(training_only=True).items():
         if name in (*MEASURED, *free) or name not in trained:
             continue
         if trained[name] != value:
-            raise ParameterError(f"{name} = {value}: the runs were trained with {trained[name]}")
+            raise ParameterError(
+                f"{name} = {value}: the runs were trained with {trained[name]}"
+            )
     _check_clock(p, runs)
 
 
@@ -84,8 +89,8 @@ def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
 
 
 def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any]:
-    """Parameters in the attributes of a dataset, with the defaults of fields of their kind that
-    were added later; empty if there are none.
+    """Parameters in the attributes of a dataset, with the defaults of fields of their
+    kind that were added later; empty if there are none.
     """
     try:
         p = json.loads(data.attrs.get("parameters", "{}"))
@@ -107,15 +112,17 @@ def are_datasets(curve: Any, runs: Any) -> None:
 
 
 def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
-    """Raise an error unless a theory curve and runs belong to the same students and the theory
-    describes these.
+    """Raise an error unless a theory curve and runs belong to the same students and the
+    theory describes these.
 
-    Only attributes that both datasets have are compared; a curve without attributes is accepted.
+    Only attributes that both datasets have are compared; a curve without attributes is
+    accepted.
 
     Raises
     ------
     ParameterError
-        Naming the field of the parameters that differs, the seeds, or the broken assumption.
+        Naming the field of the parameters that differs, the seeds, or the broken
+        assumption.
     """
     are_datasets(curve, runs)
     if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
@@ -128,9 +135,13 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
             for x in (curve, runs)
         )
         if "seed" not in runs.dims and theirs is None:
-            raise ParameterError(f"curve: of {curve.sizes['seed']} seeds, the runs are one curve")
+            raise ParameterError(
+                f"curve: of {curve.sizes['seed']} seeds, the runs are one curve"
+            )
         if ours is not None and theirs is not None and {*ours} != {*theirs}:
-            raise ParameterError(f"curve: of seeds {_few(ours)}, the runs are of {_few(theirs)}")
+            raise ParameterError(
+                f"curve: of seeds {_few(ours)}, the runs are of {_few(theirs)}"
+            )
         if curve.sizes["seed"] != runs.sizes.get("seed", 1):
             raise ParameterError(
                 f"curve: of {curve.sizes['seed']} seeds, the runs are of {runs.sizes.get('seed', 1)}"
@@ -145,7 +156,9 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
         return
     kind = model.wing("theory").Parameters
     said, trained = kind.filled(said), kind.filled(trained)
-    fields = {f.name for f in dataclasses.fields(kind) if not f.metadata.get("theory_only")}
+    fields = {
+        f.name for f in dataclasses.fields(kind) if not f.metadata.get("theory_only")
+    }
     for name in fields.intersection(said, trained).difference(MEASURED, ("data_draw",)):
         if said[name] != trained[name]:
             raise ParameterError(
@@ -154,21 +167,33 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     if curve.attrs.get("kind") == "theory" and "assumptions" not in curve.attrs:
         known = {f.name for f in dataclasses.fields(kind)} & trained.keys()
         p = kind(**{name: trained[name] for name in known})
-        scope.refuse(model.wing("theory").applies(p, runs, level=curve.attrs.get("level")))
+        scope.refuse(
+            model.wing("theory").applies(p, runs, level=curve.attrs.get("level"))
+        )
 
 
 def _few(seeds: list) -> str:
-    return str(seeds) if len(seeds) <= 8 else f"{seeds[0]} to {seeds[-1]} ({len(seeds)})"
+    return (
+        str(seeds) if len(seeds) <= 8 else f"{seeds[0]} to {seeds[-1]} ({len(seeds)})"
+    )
 
 
 def _model(runs: xr.Dataset) -> Any:
-    """Model of these students; None if the runs do not name one or the model has no scope."""
+    """Model of these students; None if the runs do not name one or the model has no
+    scope.
+    """
     model = named(str(runs.attrs.get("model", "")))
-    return model if model is not None and hasattr(model.wing("theory"), "applies") else None
+    return (
+        model
+        if model is not None and hasattr(model.wing("theory"), "applies")
+        else None
+    )
 
 
 def named(name: str) -> Any:
-    """Model of students with this name, that of a model or of one of its kinds; None if unknown."""
+    """Model of students with this name, that of a model or of one of its kinds; None if
+    unknown.
+    """
     while name and name not in registry.TABLE:
         name = name.rpartition(".")[0]
     return registry.TABLE.get(name)
@@ -183,7 +208,9 @@ def evaluations(last: int, every: int, name: str = "steps") -> np.ndarray:
         If a descent of that many steps cannot be followed.
     """
     if last > MOST_STEPS:
-        raise ParameterError(f"{name} = {last:g}: a predicted curve has at most {MOST_STEPS:g}")
+        raise ParameterError(
+            f"{name} = {last:g}: a predicted curve has at most {MOST_STEPS:g}"
+        )
     return np.unique(np.append(np.arange(0, last, every), last))
 
 
@@ -200,7 +227,9 @@ def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
             curves = follow()
     except OverflowError:
         raise diverged(p) from None
-    except ParameterError as error:  # of what depends on the curves: a variance below zero
+    except (
+        ParameterError
+    ) as error:  # of what depends on the curves: a variance below zero
         raise (diverged(p) if "= nan" in str(error) else error) from None
     kept = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
     if any(where.any() and not where.all() for where in kept):
@@ -220,7 +249,9 @@ def optimiser(runs: xr.Dataset | None) -> Optimiser | None:
 
 
 def linear(how: Optimiser | None) -> bool:
-    """Whether steps are linear in the gradients, so that the noise of batches averages out."""
+    """Whether steps are linear in the gradients, so that the noise of batches averages
+    out.
+    """
     return how is None or (how.optimizer == "sgd" and how.clip is None)
 
 
@@ -228,12 +259,17 @@ LINEAR = scope.Limit(
     "batch_size",
     "trained by sgd without clipping (other optimisers divide by the size of a batch's gradient)",
     lambda p, runs: p.batch_size == 0 or linear(optimiser(runs)),
-    lambda p, runs: f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}",
+    lambda p, runs: (
+        f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}"
+    ),
 )
 
 
-def descent(flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None) -> xr.Dataset:
-    """Steps of the students' optimiser on a flow, without batch noise: one curve for all seeds.
+def descent(
+    flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None
+) -> xr.Dataset:
+    """Steps of the students' optimiser on a flow, without batch noise: one curve for
+    all seeds.
 
     Parameters
     ----------
@@ -260,7 +296,9 @@ def descent(flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None) ->
     return finite(p, follow).assign_coords(t=times, step=("t", steps))
 
 
-def clock(p: Any, runs: xr.Dataset | None, t: float | None) -> tuple[np.ndarray, np.ndarray]:
+def clock(
+    p: Any, runs: xr.Dataset | None, t: float | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Steps and times at which to evaluate a curve that is the same for all seeds.
 
     Parameters

@@ -1,5 +1,5 @@
-"""Numerical solutions of a flow: integration with events, descent with finite steps; and its door,
-where expressions are read in one symbol per name.
+"""Numerical solutions of a flow: integration with events, descent with finite steps;
+and its door, where expressions are read in one symbol per name.
 """
 
 from __future__ import annotations
@@ -15,16 +15,24 @@ import xarray as xr
 from sympy.core.relational import Relational
 
 from theory.call import arguments, sweep
-from theory.dynamics import bulk
-from theory.symbols import notation
-from theory.numbers import numeric
-from theory.equations.equation import Equation
-from theory.dynamics.optimisers import Optimiser
-from theory.call.parameters import Allowed, BaseParameters, ParameterError, Stepped, nearest, number, shown
-from theory.runtime import memory
+from theory.call.parameters import (
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    Stepped,
+    nearest,
+    number,
+    shown,
+)
 from theory.call.scope import allow_beyond, marked
-from theory.dynamics.trajectory import Trajectory
 from theory.call.values import Values
+from theory.dynamics import bulk
+from theory.dynamics.optimisers import Optimiser
+from theory.dynamics.trajectory import Trajectory
+from theory.equations.equation import Equation
+from theory.numbers import numeric
+from theory.runtime import memory
+from theory.symbols import notation
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
@@ -35,29 +43,37 @@ END_ROUNDING = 16 * np.finfo(float).eps
 
 
 def unify(flow: Flow) -> dict[str, Any]:
-    """Fields of a flow: values are expressions, and symbols of one name are one symbol, whatever
-    their assumptions.
+    """Fields of a flow: values are expressions, and symbols of one name are one symbol,
+    whatever their assumptions.
 
     Raises
     ------
     ParameterError
-        For keys that are no symbols, values that are no expressions, names of two quantities, a
-        missing initial value, or one that depends on order parameters or time.
+        For keys that are no symbols, values that are no expressions, names of two
+        quantities, a missing initial value, or one that depends on order parameters or
+        time.
     """
     for part in ("rhs", "where", "observables", "second_order"):
         notation.mapping(part, getattr(flow, part), "{x: -x}")
     keys = [flow.time, *flow.rhs, *flow.where]
     for key in keys:
         if not isinstance(key, sp.Symbol):
-            raise ParameterError(f"{flow.name}: {shown(key)} must be a symbol, as symbol('x')")
+            raise ParameterError(
+                f"{flow.name}: {shown(key)} must be a symbol, as symbol('x')"
+            )
     names = [x.name for x in keys]
     notation.distinct(flow.name, names)
     notation.distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
-    initial = notation.by_name("initial: {} is no order parameter", flow.initial, flow.rhs)
+    initial = notation.by_name(
+        "initial: {} is no order parameter", flow.initial, flow.rhs
+    )
     symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
 
     def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
-        exprs = {x: notation.expression(f"{flow.name}: {x}", v, {}) for x, v in values.items()}
+        exprs = {
+            x: notation.expression(f"{flow.name}: {x}", v, {})
+            for x, v in values.items()
+        }
         for s in (s for e in exprs.values() for s in sorted(e.free_symbols, key=str)):
             symbols.setdefault(str(s), s)
         return {x: notation.expression(str(x), e, symbols) for x, e in exprs.items()}
@@ -65,15 +81,20 @@ def unify(flow: Flow) -> dict[str, Any]:
     rates, start = read(flow.rhs), read(initial)
     for x in flow.rhs:
         if x not in start or start[x].free_symbols & {*keys}:
-            raise ParameterError(f"{flow.name}: {x} has no start, an expression in parameters")
-    more = {part: read(getattr(flow, part)) for part in ("where", "observables", "second_order")}
+            raise ParameterError(
+                f"{flow.name}: {x} has no start, an expression in parameters"
+            )
+    more = {
+        part: read(getattr(flow, part))
+        for part in ("where", "observables", "second_order")
+    }
     return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
 
 
 def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
-    """Events of a flow by name, spelled out: expressions in order parameters, time, abbreviations,
-    observables and parameters, as ``loss - 0.1``; relations, ``loss < 0.1``; or the name of a
-    quantity that crosses zero.
+    """Events of a flow by name, spelled out: expressions in order parameters, time,
+    abbreviations, observables and parameters, as ``loss - 0.1``; relations, ``loss <
+    0.1``; or the name of a quantity that crosses zero.
 
     Raises
     ------
@@ -81,15 +102,21 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
         If one is no expression, or one that nothing changes.
     """
     notation.mapping("events = {}", values, "{'half': x - 0.5}")
-    notation.distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
+    notation.distinct(
+        "events", [flow.time.name, *map(str, flow.state), *flow.observables, *values]
+    )
     exprs = [*flow.expanded.values(), *flow.initial.values()]
-    symbols = {*flow.state, flow.time, *flow.where}.union(*(e.free_symbols for e in exprs))
+    symbols = {*flow.state, flow.time, *flow.where}.union(
+        *(e.free_symbols for e in exprs)
+    )
     known = {s.name: s for s in symbols} | dict(flow.observables)
     found = {}
     for label, value in values.items():
         value = known.get(value, value) if isinstance(value, str) else value
         value = value.lhs - value.rhs if isinstance(value, Relational) else value
-        expr = found[label] = flow._spell(notation.expression(f"event {label}", value, known))
+        expr = found[label] = flow._spell(
+            notation.expression(f"event {label}", value, known)
+        )
         if not expr.free_symbols:
             raise ParameterError(f"event {label} = {shown(value)}: never changes")
     return found
@@ -119,37 +146,40 @@ def solve(
     at : array, optional
         Output times; 601 equidistant ones by default.
     events : mapping of str to Expr, optional
-        Expressions in the order parameters. The first zero crossing of each is returned under
-        its name (NaN if there is none), to the accuracy of the integration. A jump at the start
-        counts, at time 0 to this accuracy; what only touches zero, or is zero at the end, does not.
-        No crossing is missed where rates or the event jump or peak in time or order parameters,
-        if the peak is that of a function or power, however narrow: steps end there.
+        Expressions in the order parameters. The first zero crossing of each is returned
+        under its name (NaN if there is none), to the accuracy of the integration. A
+        jump at the start counts, at time 0 to this accuracy; what only touches zero, or
+        is zero at the end, does not. No crossing is missed where rates or the event
+        jump or peak in time or order parameters, if the peak is that of a function or
+        power, however narrow: steps end there.
     rtol, atol : float
-        Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
-        times the smallest nonzero initial value if that is smaller.
+        Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to
+        ``rtol`` times the smallest nonzero initial value if that is smaller.
     beyond : bool
         Also solve for students that the flow does not describe, with a warning.
     fluctuations : bool
-        Add what steps, batches and random weights do to every variable ``x`` and to the time of
-        every event: ``x_bias``, of the mean over students, and ``x_sd``, as
-        `theory.statement.randomness.minibatches.around` has them; for flows of statements.
+        Add what steps, batches and random weights do to every variable ``x`` and to the
+        time of every event: ``x_bias``, of the mean over students, and ``x_sd``, as
+        `theory.statement.randomness.minibatches.around` has them; for flows of
+        statements.
     **end : array
-        Arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
-        long as each other are read as pairs, DataArrays of different dimensions give a table.
+        Arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``;
+        lists as long as each other are read as pairs, DataArrays of different
+        dimensions give a table.
 
     Returns
     -------
     Dataset
-        Order parameters and observables over time, events as scalars, parameters, provenance and
-        number of steps as attributes.
+        Order parameters and observables over time, events as scalars, parameters,
+        provenance and number of steps as attributes.
 
     Raises
     ------
     ParameterError
-        If the final time is missing, misnamed, or not positive and finite; if a tolerance is
-        not between 0 and 1; if an output time lies outside the run; if a symbol has no value;
-        if the flow does not describe these students, or has no fluctuations; or if the solution
-        overflows.
+        If the final time is missing, misnamed, or not positive and finite; if a
+        tolerance is not between 0 and 1; if an output time lies outside the run; if a
+        symbol has no value; if the flow does not describe these students, or has no
+        fluctuations; or if the solution overflows.
     """
     end |= {} if until is None else {"until": until}
     with allow_beyond(beyond):
@@ -167,14 +197,21 @@ def _solved(
     end: dict[str, Any],
 ) -> xr.Dataset:
     name = flow.time.name
-    if fluctuations and not (flow.fluctuations and isinstance(parameters, BaseParameters)):
+    if fluctuations and not (
+        flow.fluctuations and isinstance(parameters, BaseParameters)
+    ):
         where = "follow from a statement, at Parameters with eta and batch_size"
-        raise ParameterError(f"fluctuations: of {flow.name} are not known; they {where}")
+        raise ParameterError(
+            f"fluctuations: of {flow.name} are not known; they {where}"
+        )
     if "until" in end and name not in end:
         end[name] = end.pop("until")
     crossing = quantities(flow, {} if events is None else events)
     _refuse(flow, parameters, end, crossing.values())
-    rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
+    rtol, atol = (
+        number(*of, Allowed(above=0, below=1))
+        for of in (("rtol", rtol), ("atol", atol))
+    )
     at = None if at is None else arguments.listed("at", at)
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
@@ -216,10 +253,14 @@ def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:
 
 
 def _many(
-    flow: Flow, grid: sweep.Grid, at: np.ndarray | None, crossing: Any, options: dict[str, Any]
+    flow: Flow,
+    grid: sweep.Grid,
+    at: np.ndarray | None,
+    crossing: Any,
+    options: dict[str, Any],
 ) -> xr.Dataset:
-    """Solutions at all points of a grid, integrated together; the first one also by itself, where
-    what is wrong with a flow or an event is found.
+    """Solutions at all points of a grid, integrated together; the first one also by
+    itself, where what is wrong with a flow or an event is found.
     """
     end = options[flow.time.name]
     points = grid.distinct
@@ -235,27 +276,42 @@ def _many(
         flow._ask(q)
         values = sweep.numbers(q, used)
         rows.append([values[x] for x in used])
-    numbers = dict(zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True))
+    numbers = dict(
+        zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True)
+    )
     parts = []
     chunks = len(points) * len(flow.state) // bulk.ROOM + 1
     for some in np.array_split(np.arange(len(points)), chunks):
         here = {x: v[some] for x, v in numbers.items()}
-        path = bulk.Bulk(flow, here, end, rtol, options["atol"], [grid.label(k) for k in some])
+        path = bulk.Bulk(
+            flow, here, end, rtol, options["atol"], [grid.label(k) for k in some]
+        )
         states = path.states(times / end)
         along = dict(zip([x.name for x in flow.state], states, strict=True))
         here = {x: v[:, None] for x, v in here.items()} | {flow.time.name: times}
         crossed = {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
-        parts.append(along | _observables(flow, here | along, states.shape[1:]) | crossed)
-    found = {x: np.concatenate([part[x] for part in parts])[grid.which] for x in first.data_vars}
+        parts.append(
+            along | _observables(flow, here | along, states.shape[1:]) | crossed
+        )
+    found = {
+        x: np.concatenate([part[x] for part in parts])[grid.which]
+        for x in first.data_vars
+    }
     result = grid.labelled(first, found)
     for of_the_first in ("parameters", "steps"):
         result.attrs.pop(of_the_first, None)
-    result.attrs["solver"] = f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
+    result.attrs["solver"] = (
+        f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
+    )
     return result
 
 
-def parameter_names(flow: Flow, parameters: Any, exprs: Iterable[sp.Expr] = ()) -> list[str]:
-    """Parameters that a flow, or expressions, have; an error for other names in a mapping."""
+def parameter_names(
+    flow: Flow, parameters: Any, exprs: Iterable[sp.Expr] = ()
+) -> list[str]:
+    """Parameters that a flow, or expressions, have; an error for other names in a
+    mapping.
+    """
     if isinstance(parameters, BaseParameters):
         return [f.name for f in dataclasses.fields(parameters)]
     exprs = [*flow.where.values(), *flow.observables.values(), *exprs]
@@ -269,7 +325,9 @@ def parameter_names(flow: Flow, parameters: Any, exprs: Iterable[sp.Expr] = ()) 
 def _refuse(
     flow: Flow, parameters: Any, end: dict[str, Any], events: Iterable[sp.Expr] = ()
 ) -> None:
-    """Reject keywords of `solve` that are no field, and a final time that is not positive."""
+    """Reject keywords of `solve` that are no field, and a final time that is not
+    positive.
+    """
     name = flow.time.name
     fields = parameter_names(flow, parameters, events)
     others = [key for key in end if key not in (name, *fields)]
@@ -280,7 +338,9 @@ def _refuse(
     if others:
         known = (name, "at", "events", "rtol", "atol", *fields)
         hint = nearest(others[0], known)
-        raise ParameterError(f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}")
+        raise ParameterError(
+            f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}"
+        )
     try:
         end[name] = number(name, end[name], Allowed(above=0))
     except (KeyError, ParameterError):
@@ -294,10 +354,15 @@ def _refuse(
 
 
 def descend(
-    flow: Flow, parameters: Any, step: float, steps: int, *, optimizer: Optimiser | None = None
+    flow: Flow,
+    parameters: Any,
+    step: float,
+    steps: int,
+    *,
+    optimizer: Optimiser | None = None,
 ) -> xr.Dataset:
-    """Gradient descent with a finite step: the Euler map of the flow, with its terms of second
-    order in the step; or another optimiser.
+    """Gradient descent with a finite step: the Euler map of the flow, with its terms of
+    second order in the step; or another optimiser.
 
     Parameters
     ----------
@@ -308,8 +373,9 @@ def descend(
     steps : int
         Number of steps.
     optimizer : Optimiser, optional
-        Momentum, weight decay, Adam, a schedule, clipping: steps of the student's weights, in
-        place of plain descent. Time stays ``step`` times the number of steps.
+        Momentum, weight decay, Adam, a schedule, clipping: steps of the student's
+        weights, in place of plain descent. Time stays ``step`` times the number of
+        steps.
 
     Returns
     -------
@@ -319,14 +385,18 @@ def descend(
     Raises
     ------
     ParameterError
-        If a symbol has no value, if an optimiser is asked for where order parameters are not
-        sums of weights, or if the path does not fit into memory.
+        If a symbol has no value, if an optimiser is asked for where order parameters
+        are not sums of weights, or if the path does not fit into memory.
     """
     flow._ask(parameters)
     step = number("step", step)
     steps = number("steps", steps, Allowed(low=0), int)
-    if memory.exceeds(size := 16.0 * steps * (1 + len(flow.state))):  # path, and its copy
-        raise ParameterError(f"steps = {steps}: needs {memory.amount(size)} of memory; take fewer")
+    if memory.exceeds(
+        size := 16.0 * steps * (1 + len(flow.state))
+    ):  # path, and its copy
+        raise ParameterError(
+            f"steps = {steps}: needs {memory.amount(size)} of memory; take fewer"
+        )
     times = step * np.arange(steps + 1)
     if optimizer is not None:
         if flow.entries is None:
@@ -342,7 +412,8 @@ def descend(
     rates, _, start = flow._functions(numbers, step, np.inf)
     free = flow._compiled[0]
     second = numeric.system(
-        [flow.time, *flow.state, *free], [flow.second_order.get(x, sp.S.Zero) for x in flow.state]
+        [flow.time, *flow.state, *free],
+        [flow.second_order.get(x, sp.S.Zero) for x in flow.state],
     )
     fixed = [np.float64(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
@@ -355,7 +426,9 @@ def descend(
     return flow.observed(parameters, times, path.T)
 
 
-def _observables(flow: Flow, known: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _observables(
+    flow: Flow, known: Any, shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
     """Values of the observables along solutions."""
     named = {
         x: Equation(x, sp.Symbol(x), flow._spell(e), flow.reference, flow.status)
@@ -364,7 +437,9 @@ def _observables(flow: Flow, known: Any, shape: tuple[int, ...]) -> dict[str, np
     return {x: np.broadcast_to(of.evaluate(known), shape) for x, of in named.items()}
 
 
-def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
+def observed(
+    flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray
+) -> xr.Dataset:
     """Label an array of states ``(state, time)`` and add the observables."""
     name, numbers = flow.time.name, sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
@@ -385,4 +460,6 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     )
     if hasattr(parameters, "as_json"):
         result.attrs["parameters"] = parameters.as_json()
-    return marked(parameters.timed(result) if isinstance(parameters, Stepped) else result)
+    return marked(
+        parameters.timed(result) if isinstance(parameters, Stepped) else result
+    )

@@ -1,7 +1,7 @@
 """Times at which functions change their sign, jump, or change fast.
 
-Sign changes are found by subdivision: on every part the function is a Chebyshev series, which shows
-that there is no zero, at most one, or that the part must be halved.
+Sign changes are found by subdivision: on every part the function is a Chebyshev series,
+which shows that there is no zero, at most one, or that the part must be halved.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import scipy.optimize
 import sympy as sp
 from sympy.core.relational import Relational
 
-from theory.numbers import numeric
 from theory.call.parameters import ParameterError
+from theory.numbers import numeric
 
 DEGREE = 8  # of the series
 NODES = np.polynomial.chebyshev.chebpts2(DEGREE + 1)
@@ -34,9 +34,11 @@ SMOOTH_POWERS = range(2, 7)
 UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
 
 
-def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[float, float]]:
-    """Brackets of the sign changes of a function, in order. ``of`` gives values at times and their
-    errors; a smaller value has no sign. Between ``edges`` it is smooth.
+def sign_changes(
+    of: Callable[[Any], Any], edges: np.ndarray
+) -> Iterator[tuple[float, float]]:
+    """Brackets of the sign changes of a function, in order. ``of`` gives values at
+    times and their errors; a smaller value has no sign. Between ``edges`` it is smooth.
 
     Raises
     ------
@@ -85,8 +87,9 @@ def first_sign_changes(
 def _samples(
     of: Callable[[Any, Any], Any], low: np.ndarray, high: np.ndarray, owner: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times between which functions change their sign once at most, the sides of zero on which they
-    are there, and which function that is: ordered by functions, then by times.
+    """Times between which functions change their sign once at most, the sides of zero
+    on which they are there, and which function that is: ordered by functions, then by
+    times.
     """
     part = np.arange(len(low))
     most = MOST_PARTS * len(np.unique(owner))
@@ -103,7 +106,9 @@ def _samples(
         parts = np.append(parts, of_part)
         v, noise = both.reshape(2, *t.shape)
         series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
-        rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
+        rest = 4 * series[:, -3:].sum(
+            1
+        )  # a slope's is larger by the square of the degree
         clear = 2 * series[:, 0] > series.sum(1) + rest
         clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
         halved = ~clear & (np.abs(v) > noise).any(1)
@@ -121,9 +126,11 @@ def _samples(
     return times[order], np.where(np.isnan(value), NONE, value > 0), owner[parts[order]]
 
 
-def zero(of: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
-    """Zero in a bracket of `sign_changes`; its middle where ends differ by less than rounding, so
-    that one value at a time has other signs than values in arrays.
+def zero(
+    of: Callable[[float], float], low: float, high: float, **tolerances: float
+) -> float:
+    """Zero in a bracket of `sign_changes`; its middle where ends differ by less than
+    rounding, so that one value at a time has other signs than values in arrays.
     """
     if (of(low) > 0) == (of(high) > 0):
         return (low + high) / 2
@@ -131,8 +138,8 @@ def zero(of: Callable[[float], float], low: float, high: float, **tolerances: fl
 
 
 def parts_of(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
-    """Expressions at whose zeros an expression has a jump or a kink, and arguments of what has a
-    pole or branch at zero, or may change fast.
+    """Expressions at whose zeros an expression has a jump or a kink, and arguments of
+    what has a pole or branch at zero, or may change fast.
     """
     real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
     for e in sp.postorder_traversal(expr.xreplace(real).rewrite(sp.Piecewise)):
@@ -149,7 +156,9 @@ def parts_of(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
 def all_parts(exprs: tuple[sp.Expr, ...]) -> Mapping[sp.Expr, str]:
     """Parts of several expressions that have numbers, and of what kind they are."""
     parts = dict(part for expr in exprs for part in parts_of(expr))
-    return {e: kind for e, kind in parts.items() if e.free_symbols and not e.has(*UNDEFINED)}
+    return {
+        e: kind for e, kind in parts.items() if e.free_symbols and not e.has(*UNDEFINED)
+    }
 
 
 @functools.lru_cache(256)
@@ -158,9 +167,11 @@ def values_of(names: tuple[str, ...], parts: tuple[sp.Expr, ...]) -> Callable:
     return numeric.system([sp.Symbol(x, real=True) for x in names], list(parts))
 
 
-def fast(parts: Mapping[sp.Expr, str], known: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
-    """Steps in which arguments change by more than `LITTLE`; of powers, by a share of that. A jump
-    may be in any.
+def fast(
+    parts: Mapping[sp.Expr, str], known: Mapping[str, np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Steps in which arguments change by more than `LITTLE`; of powers, by a share of
+    that. A jump may be in any.
     """
     call = values_of((*known,), (*parts,))
     still = np.zeros(np.broadcast_shapes(*map(np.shape, known.values())))
@@ -181,11 +192,12 @@ def special_times(
     Parameters
     ----------
     parts, along
-        Parts of these expressions (`all_parts`), and a function that gives values of symbols at
-        times, by name; what depends on other symbols, or on no time, is passed over.
+        Parts of these expressions (`all_parts`), and a function that gives values of
+        symbols at times, by name; what depends on other symbols, or on no time, is
+        passed over.
     steps : array, optional
-        Times between which these values are smooth, in place of 0 to 1: what changes little there
-        does not change fast.
+        Times between which these values are smooth, in place of 0 to 1: what changes
+        little there does not change fast.
 
     Raises
     ------
@@ -200,7 +212,9 @@ def special_times(
 
     def usable(part: sp.Expr) -> bool:
         names = {x.name for x in part.free_symbols}
-        return names <= known.keys() and bool(names & moving) and not part.has(*UNDEFINED)
+        return (
+            names <= known.keys() and bool(names & moving) and not part.has(*UNDEFINED)
+        )
 
     def over_time(part: sp.Expr) -> tuple[Any, Any]:
         used = sorted(part.free_symbols, key=str)
@@ -217,7 +231,9 @@ def special_times(
     if steps is not None and parts:
         at = fast(parts, known)
         parts = {
-            part: kind for (part, kind), some in zip(parts.items(), at, strict=True) if some.any()
+            part: kind
+            for (part, kind), some in zip(parts.items(), at, strict=True)
+            if some.any()
         }
     slopes = {
         a.diff(x): "fast"
@@ -238,5 +254,7 @@ def special_times(
             if kind != "jump":
                 continue
             raise ParameterError(f"{part}: {error}; take a shorter run") from None
-        special = np.union1d(special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs])
+        special = np.union1d(
+            special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs]
+        )
     return special[np.append(True, np.diff(special) > APART)]

@@ -1,5 +1,6 @@
-"""One integration of a flow: in parts between the times at which its rates jump by themselves, with
-events and pulses that cannot be missed, and the reason where the solution ends.
+"""One integration of a flow: in parts between the times at which its rates jump by
+themselves, with events and pulses that cannot be missed, and the reason where the
+solution ends.
 """
 
 from __future__ import annotations
@@ -13,18 +14,28 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory.numbers import numeric
 from theory.call.parameters import ParameterError, most_extreme, shown
-from theory.dynamics.special_times import APART, all_parts, sign_changes, special_times, values_of, zero
+from theory.dynamics.special_times import (
+    APART,
+    all_parts,
+    sign_changes,
+    special_times,
+    values_of,
+    zero,
+)
+from theory.numbers import numeric
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
 
 
-EDGE = 1e-14  # distance from a jump at which integration ends and begins, in units of the run
+# distance from a jump at which integration ends and begins, in units of the run
+EDGE = 1e-14
 STEPS = 600  # at least, where rates depend on time
 ERROR = 4  # of a state at an event, in tolerances of a step
-MISSED = 100.0  # change of a state, in tolerances, from which a pulse counts as stepped over
+MISSED = (
+    100.0  # change of a state, in tolerances, from which a pulse counts as stepped over
+)
 CLOSE = 1e-9  # to the end, in units of the run: no new start of the solver from there
 DIVERGING = 1e-6  # time in which a diverging quantity would grow by its size
 LARGEST = 1e280  # a state beyond has overflowed
@@ -49,7 +60,12 @@ class Trajectory:
     """
 
     def __init__(
-        self, flow: Flow, numbers: Mapping[str, Any], end: float, rtol: float, atol: float
+        self,
+        flow: Flow,
+        numbers: Mapping[str, Any],
+        end: float,
+        rtol: float,
+        atol: float,
     ) -> None:
         self.flow, self.numbers, self.end = flow, numbers, end
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
@@ -65,7 +81,9 @@ class Trajectory:
         edges, gap = np.array([0.0, 1.0]), 0.0
         self.parts = all_parts(tuple(flow.expanded.values()))
         if flow.driven:
-            edges = special_times(self.parts, lambda t: self.fixed | {flow.time.name: end * t})
+            edges = special_times(
+                self.parts, lambda t: self.fixed | {flow.time.name: end * t}
+            )
             gap = EDGE
             self.options["max_step"] = 1 / STEPS
         with np.errstate(all="ignore"):
@@ -77,14 +95,18 @@ class Trajectory:
                 pieces += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
                 y = self.across(b - gap, pieces[-1].y[:, -1], gap)
         self.t = np.concatenate([*(p.t[:-1] for p in pieces), pieces[-1].t[-1:]])
-        self.y = np.concatenate([*(p.y[:, :-1] for p in pieces), pieces[-1].y[:, -1:]], 1)
+        self.y = np.concatenate(
+            [*(p.y[:, :-1] for p in pieces), pieces[-1].y[:, -1:]], 1
+        )
         steps = [step for p in pieces for step in p.sol.interpolants]
         self.between = scipy.integrate.OdeSolution(self.t, steps)
 
     def states(self, t: Any) -> np.ndarray:
         """Order parameters at times; at the start as they are given, without rounding."""
         y = self.between(t)
-        return np.where(np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y)
+        return np.where(
+            np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y
+        )
 
     def across(self, t: float, y: np.ndarray, gap: float) -> np.ndarray:
         """State at the other end of a gap beside a jump of the rates."""
@@ -94,8 +116,8 @@ class Trajectory:
         return y + gap * rates
 
     def resolved(self, t0: float, y: np.ndarray, t1: float) -> list[Any]:
-        """Solutions one after the other from a state to a time. One that steps over a pulse of the
-        rates is replaced by one that ends in it.
+        """Solutions one after the other from a state to a time. One that steps over a
+        pulse of the rates is replaced by one that ends in it.
         """
         ends, found = [t1], []
         while ends:
@@ -109,19 +131,25 @@ class Trajectory:
         return found
 
     def stepped_over(self, solution: Any) -> np.ndarray:
-        """Times at which rates are not the slope of a solution: of those at which their parts jump
-        or change fast, and between.
+        """Times at which rates are not the slope of a solution: of those at which their
+        parts jump or change fast, and between.
         """
         steps, states = solution.t, solution.sol
-        times = special_times(self.parts, lambda t: self.fixed | self.named(t, states(t)), steps)
+        times = special_times(
+            self.parts, lambda t: self.fixed | self.named(t, states(t)), steps
+        )
         if len(times) < 3:
             return times[:0]
         times = np.sort(np.append(times, (times[1:] + times[:-1]) / 2))[1:-1]
         step = np.diff(steps)[np.searchsorted(steps, times) - 1]
-        far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(APART, 0.01 * step)
+        far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(
+            APART, 0.01 * step
+        )
         times, step = times[far], step[far]
         y, short = states(times), 0.01 * step
-        rates = np.array([self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]).T
+        rates = np.array(
+            [self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]
+        ).T
         slope = (states(times + short) - states(times - short)) / (2 * short)
         size = self.options["atol"] + self.options["rtol"] * np.abs(y)
         return times[(np.abs(rates - slope) * step > MISSED * size).any(0)]
@@ -133,7 +161,10 @@ class Trajectory:
 
     def integrate(self, t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
         """Solution from a state to a time, with no jump between."""
-        with np.errstate(all="ignore"), warnings.catch_warnings():  # e^m overflows: no rate
+        with (
+            np.errstate(all="ignore"),
+            warnings.catch_warnings(),
+        ):  # e^m overflows: no rate
             warnings.simplefilter("ignore")
             options |= {"method": "LSODA"} | self.options
             try:
@@ -145,22 +176,26 @@ class Trajectory:
                 solution = scipy.integrate.solve_ivp(self.rhs, (t0, t1), y0, **options)
                 last = np.argmin(np.diff(solution.t) > 0)
                 t, y = solution.t[last], solution.y[:, last]
-                raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y)) from None
+                raise ended(
+                    self.flow, self.numbers, self.end * t, y, self.rhs(t, y)
+                ) from None
         good = np.isfinite(solution.y).all(0)
         if solution.success and good.all():
             return solution
         last = np.flatnonzero(good)[-1].item()
         t, y = solution.t[last], solution.y[:, last]
-        if t1 - t > CLOSE:  # the integrator gave up on a long step: the solution goes on
+        if (
+            t1 - t > CLOSE
+        ):  # the integrator gave up on a long step: the solution goes on
             y = self.integrate(t, y, t := (t + t1) / 2).y[:, -1]
             self.integrate(t, y, t1)
         with np.errstate(all="ignore"):
             raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
-        """First sign change of an expression in order parameters and time, NaN if there is none; a
-        jump beside the start is one at the start. Bracketed on the integrator's polynomials,
-        refined by integrating up to it.
+        """First sign change of an expression in order parameters and time, NaN if there
+        is none; a jump beside the start is one at the start. Bracketed on the
+        integrator's polynomials, refined by integrating up to it.
 
         Raises
         ------
@@ -221,8 +256,8 @@ def with_errors(
     atol: Any,
     rtol: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values of a function of states, and what errors of those that it uses make of them; the start
-    is exact.
+    """Values of a function of states, and what errors of those that it uses make of
+    them; the start is exact.
     """
     here, noise = of(t, y), np.zeros(t.shape)
     for k in np.flatnonzero(used):
@@ -245,12 +280,18 @@ def ended(
     rates: np.ndarray,
     why: str = "",
 ) -> ParameterError:
-    """Error for a solution that ends, or cannot be computed. Rates are in units of the run."""
+    """Error for a solution that ends, or cannot be computed. Rates are in units of the
+    run.
+    """
     k = int(np.abs(y).argmax())
     when = f"{flow.time.name} = {time:.6g}"
     known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
-    jumps = [e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"]
-    most = np.maximum(np.abs(y), 1) / 2  # what diverges jumps at no zero that is far away
+    jumps = [
+        e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"
+    ]
+    most = (
+        np.maximum(np.abs(y), 1) / 2
+    )  # what diverges jumps at no zero that is far away
     around = y[:, None] + np.clip(DIVERGING * rates, -most, most)[:, None] * [-1, 1]
     states = dict(zip([x.name for x in flow.state], around, strict=True))
     names, values = zip(*(known | {flow.time.name: time} | states).items(), strict=True)
@@ -262,11 +303,16 @@ def ended(
             )
     other = "a shorter run" if time else "other numbers"
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):
-        return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take {other}")
+        return ParameterError(
+            f"{flow.name}: {flow.state[k]} diverges near {when}; take {other}"
+        )
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-        return ParameterError(f"{flow.name}: there is no solution after {when}, where {at}; take {other}")  # fmt: skip
+        # fmt: skip
+        return ParameterError(
+            f"{flow.name}: there is no solution after {when}, where {at}; take {other}"
+        )
     where = f"{flow.name} {why or BEYOND} at {when}"
     if not any(known.values()):
         return ParameterError(f"{where}; take a shorter run")

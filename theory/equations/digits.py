@@ -1,5 +1,5 @@
-"""Digits that double precision loses: closed forms and times of a model at the edges of its
-parameters, beside intervals that hold the true numbers.
+"""Digits that double precision loses: closed forms and times of a model at the edges of
+its parameters, beside intervals that hold the true numbers.
 """
 
 from __future__ import annotations
@@ -13,21 +13,28 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.numbers.balls import Interval
-from theory.equations.equation import Equation
-from theory.onset import Onset
 from theory.call.parameters import BaseParameters, ParameterError
+from theory.equations.equation import Equation
+from theory.numbers.balls import Interval
+from theory.onset import Onset
 
 EXACT = 30  # digits of the other number
 ROUNDING = Decimal(2) ** -53  # of a double
 DECADES = 20  # to either side of the default; of an integer two
-SIZES = 1e-6, 0.5, 1e3  # of symbols that are no parameters, as a time or an order parameter
+SIZES = (
+    1e-6,
+    0.5,
+    1e3,
+)  # of symbols that are no parameters, as a time or an order parameter
 
 
 def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
     """Presets, and the defaults with one number at either end of its range, in words."""
     p = kind()
-    yield from (("default", p), *((name, make()) for name, make in kind.presets().items()))
+    yield from (
+        ("default", p),
+        *((name, make()) for name, make in kind.presets().items()),
+    )
     for field in dataclasses.fields(kind):
         value = getattr(p, field.name)
         allowed = field.metadata["allowed"]
@@ -36,21 +43,33 @@ def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
         far = 10.0 ** (2 if type(value) is int else DECADES)
         for edge in (allowed.low, allowed.high, value / far, value * far):
             try:
-                yield f"{field.name} = {edge:g}", p.replace(**{field.name: type(value)(edge)})
-            except (ParameterError, TypeError):  # no edge, or not with the other numbers
+                yield (
+                    f"{field.name} = {edge:g}",
+                    p.replace(**{field.name: type(value)(edge)}),
+                )
+            except (
+                ParameterError,
+                TypeError,
+            ):  # no edge, or not with the other numbers
                 continue
 
 
 def lost(double: float, true: Interval, size: float | None = None) -> float:
-    """Decimal digits by which a number differs from the true one beyond rounding; relative to a
-    size, by default its own.
+    """Decimal digits by which a number differs from the true one beyond rounding;
+    relative to a size, by default its own.
     """
-    off = abs(Decimal(double) - true.mid) / abs(true.mid if size is None else Decimal(size))
+    off = abs(Decimal(double) - true.mid) / abs(
+        true.mid if size is None else Decimal(size)
+    )
     return float(max(off / ROUNDING, Decimal(1)).log10())
 
 
-def of_equation(equation: Equation, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Digits lost by a closed form, by setting; symbols without a number there have three sizes."""
+def of_equation(
+    equation: Equation, settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
+    """Digits lost by a closed form, by setting; symbols without a number there have
+    three sizes.
+    """
     names = sorted(s.name for s in equation.rhs.free_symbols)
     found, done = {}, set()
     for label, known in settings.items():

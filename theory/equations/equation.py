@@ -12,12 +12,12 @@ from typing import Any, Self
 import sympy as sp
 
 from theory.call import arguments, sweep
-from theory.numbers import balls, lowered, numeric
-from theory.equations import printing
-from theory.symbols.notation import expression, mapping
 from theory.call.parameters import ParameterError, error_summary, nearest, shown
-from theory.equations.renaming import Renaming
 from theory.call.sweep import by_dimension
+from theory.equations import printing
+from theory.equations.renaming import Renaming
+from theory.numbers import balls, lowered, numeric
+from theory.symbols.notation import expression, mapping
 
 SYMBOLIC = (sp.Basic, sp.MatrixBase)
 NEAREST = 5  # number of suggestions for an unknown equation name or number
@@ -28,8 +28,8 @@ _compiled = functools.lru_cache(maxsize=512)(numeric.function)  # for sweeps
 
 
 def _has_places(expr: sp.Expr) -> bool:
-    """Whether it has array entries at fixed positions or under sums over several indices, which
-    need `theory.numbers.lowered.entry_by_entry`.
+    """Whether it has array entries at fixed positions or under sums over several
+    indices, which need `theory.numbers.lowered.entry_by_entry`.
     """
     summed = {
         x
@@ -41,11 +41,14 @@ def _has_places(expr: sp.Expr) -> bool:
 
 
 def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
-    """What evaluating a right-hand side needs, where some symbols or sub-expressions are given: the
-    names of the other symbols and arrays; the arguments, sorted by name; and whether array entries
-    at fixed positions or under sums have to be evaluated entry by entry.
+    """What evaluating a right-hand side needs, where some symbols or sub-expressions
+    are given: the names of the other symbols and arrays; the arguments, sorted by name;
+    and whether array entries at fixed positions or under sums have to be evaluated
+    entry by entry.
     """
-    remaining = rhs.xreplace({x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)})
+    remaining = rhs.xreplace(
+        {x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)}
+    )
     bases = remaining.atoms(sp.IndexedBase)
     labels = {base.label for base in bases}
     symbols = {
@@ -63,8 +66,9 @@ _read_once = functools.lru_cache(maxsize=512)(_read)
 
 
 class _WhenRead:
-    """Descriptor of a right-hand side. If it is given as a function, the function is called once,
-    when the right-hand side is first read; what is no expression is refused then.
+    """Descriptor of a right-hand side. If it is given as a function, the function is
+    called once, when the right-hand side is first read; what is no expression is
+    refused then.
     """
 
     def __get__(self, equation: Equation, _: Any = None) -> sp.Expr:
@@ -75,7 +79,9 @@ class _WhenRead:
             stored["rhs"] = rhs if known else expression(stored["name"], rhs, {})
         return stored["rhs"]
 
-    def __set__(self, equation: Equation, value: sp.Expr | Callable[[], sp.Expr]) -> None:
+    def __set__(
+        self, equation: Equation, value: sp.Expr | Callable[[], sp.Expr]
+    ) -> None:
         vars(equation)["rhs"] = value
 
 
@@ -88,7 +94,9 @@ def provenance(of: Any) -> None:
         Naming what is no text, or no status.
     """
     if not isinstance(of.status, str) or of.status not in STATUSES:
-        raise ParameterError(f"status = {shown(of.status)}: must be one of {', '.join(STATUSES)}")
+        raise ParameterError(
+            f"status = {shown(of.status)}: must be one of {', '.join(STATUSES)}"
+        )
     texts = of.assumptions if isinstance(of.assumptions, tuple | list) else [None]
     if not all(isinstance(text, str) for text in (of.name, of.reference, *texts)):
         raise ParameterError(
@@ -106,14 +114,14 @@ class Equation:
     name : str
         Short name, unique within its model.
     lhs, rhs : Expr
-        Left and right side, stored separately because ``sympy.Eq`` may collapse to a boolean.
-        ``rhs`` may be given as a function that derives it; it is called when the right-hand side is
-        first read.
+        Left and right side, stored separately because ``sympy.Eq`` may collapse to a
+        boolean. ``rhs`` may be given as a function that derives it; it is called when
+        the right-hand side is first read.
     reference : str
         For example ``"forner2026, Eq. (11)"``.
     status : {'exact', 'leading order', 'closure', 'empirical'}
-        Exact under the stated assumptions; leading term of an expansion; relies on an ansatz;
-        fitted to data.
+        Exact under the stated assumptions; leading term of an expansion; relies on an
+        ansatz; fitted to data.
     assumptions : tuple of str
         Assumptions made in the derivation.
     """
@@ -134,7 +142,9 @@ class Equation:
         return {**vars(self), "rhs": self.rhs}
 
     def latex(self, *, align: bool = False) -> str:
-        """LaTeX of the equation; ``align`` adds an alignment mark before the equals sign."""
+        """LaTeX of the equation; ``align`` adds an alignment mark before the equals
+        sign.
+        """
         return f"{printing.expression(self.lhs)} {'&' if align else ''}= {printing.expression(self.rhs)}"
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
@@ -154,20 +164,21 @@ class Equation:
         Parameters
         ----------
         values : Parameters or mapping
-            Parameters, or numbers or arrays keyed by symbol name, symbol, `IndexedBase` or
-            sub-expression. Names that the equation does not use are ignored, so ``p.values()`` may
-            be passed as a whole. If arrays with several indices occur, or entries at fixed indices
-            (``G[k, l]`` with numbers for ``k`` and ``l``), the result is a single number: see
-            `lowered.number`.
+            Parameters, or numbers or arrays keyed by symbol name, symbol, `IndexedBase`
+            or sub-expression. Names that the equation does not use are ignored, so
+            ``p.values()`` may be passed as a whole. If arrays with several indices
+            occur, or entries at fixed indices (``G[k, l]`` with numbers for ``k`` and
+            ``l``), the result is a single number: see `lowered.number`.
         **swept
-            Arrays of parameter fields, and values of other symbols: ``evaluate(p, L=[3, 10],
-            alpha=2.0)``.
+            Arrays of parameter fields, and values of other symbols: ``evaluate(p, L=[3,
+            10], alpha=2.0)``.
 
         Raises
         ------
         ParameterError
-            If a free symbol has no value, a derived quantity would not be computed from another
-            that is overridden, or a value is not a real number (None, complex, masked).
+            If a free symbol has no value, a derived quantity would not be computed from
+            another that is overridden, or a value is not a real number (None, complex,
+            masked).
         """
         read = _read_once if isinstance(self.rhs, sp.Basic) else _read
         if swept or not isinstance(values, Mapping):
@@ -199,28 +210,37 @@ class Equation:
     certify = balls.certify
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
-        """Equation with the replacements made on both sides, except in a derivative on the left.
+        """Equation with the replacements made on both sides, except in a derivative on
+        the left.
 
         Parameters
         ----------
         replacements : mapping
-            Keyed by symbol, symbol name or sub-expression: ``subs({"A": 0.5})``. Symbols are
-            matched by name, so their SymPy assumptions need not agree.
+            Keyed by symbol, symbol name or sub-expression: ``subs({"A": 0.5})``.
+            Symbols are matched by name, so their SymPy assumptions need not agree.
 
         Raises
         ------
         ParameterError
             If a given name is not a symbol of the equation.
         """
-        known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
+        known = {
+            s.name: s
+            for s in self.lhs.free_symbols | self.rhs.free_symbols
+            if s.is_Symbol
+        }
         values = {}
         for key, value in mapping("subs", replacements, "{'A': 0.5}").items():
             if isinstance(key, str) and key not in known:
                 names = ", ".join(sorted(known))
                 hint = nearest(key, known)
-                raise ParameterError(f"{self.name}: no symbol {key}; {hint}there are {names}")
+                raise ParameterError(
+                    f"{self.name}: no symbol {key}; {hint}there are {names}"
+                )
             name = key if isinstance(key, str) else getattr(key, "name", None)
-            values[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
+            values[
+                known.get(name, key) if isinstance(key, str | sp.Symbol) else key
+            ] = value
         # The rate of A at A = 1/2 is not the derivative of 1/2.
         kept = {
             key: value
@@ -230,18 +250,20 @@ class Equation:
         return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(values))
 
     def rename(self, names: Mapping[str, str]) -> Self:
-        """Equation with symbols, arrays and functions under other names: ``rename({"N": "T"})``.
+        """Equation with symbols, arrays and functions under other names: ``rename({"N":
+        "T"})``.
 
         Parameters
         ----------
         names : mapping of str to str
-            New names by old ones, Greek letters by name (``tau``), an index after an underscore;
-            all are changed at once.
+            New names by old ones, Greek letters by name (``tau``), an index after an
+            underscore; all are changed at once.
 
         Raises
         ------
         ParameterError
-            If the equation has no symbol of an old name, or a new name is none or is taken.
+            If the equation has no symbol of an old name, or a new name is none or is
+            taken.
         """
         return Renaming.of(names, [self]).equation(self)
 
@@ -255,36 +277,41 @@ class Equation:
 
 
 def table(
-    reference: str | Callable[[str], str], *assumptions: str, status: str, **rows: tuple[Any, ...]
+    reference: str | Callable[[str], str],
+    *assumptions: str,
+    status: str,
+    **rows: tuple[Any, ...],
 ) -> Equations:
     """Build several Equations by name, one row each.
 
     Parameters
     ----------
     reference : str or callable
-        Common to all equations; or a function that makes a row's reference from its place in the
-        source, the third entry of every row.
+        Common to all equations; or a function that makes a row's reference from its
+        place in the source, the third entry of every row.
     *assumptions : str
         Common to all, listed before those of a row.
     status : str
         Of all rows that do not give their own.
     **rows : tuple
-        By name: left side, right side (or a function that derives it), place if the reference is a
-        function, status if it is not the common one, and further assumptions of this equation:
-        ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
+        By name: left side, right side (or a function that derives it), place if the
+        reference is a function, status if it is not the common one, and further
+        assumptions of this equation: ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
     """
     made = Equations()
     for name, (lhs, rhs, *words) in rows.items():
         source = reference if isinstance(reference, str) else reference(words.pop(0))
         row_status = words.pop(0) if words and words[0] in STATUSES else status
-        made[name] = Equation(name, lhs, rhs, source, row_status, (*assumptions, *words))
+        made[name] = Equation(
+            name, lhs, rhs, source, row_status, (*assumptions, *words)
+        )
     return made
 
 
 class Equations(dict[str, Equation]):
     """Equations by name, or by their number in the paper: ``["c_omega"]``, ``["15"]``,
-    ``["Eq. (15)"]``. A number that several equations share gives all of them, to be printed or
-    renamed at once.
+    ``["Eq. (15)"]``. A number that several equations share gives all of them, to be
+    printed or renamed at once.
     """
 
     def __missing__(self, name: str) -> Any:
@@ -313,12 +340,16 @@ class Equations(dict[str, Equation]):
 
 
 def numbers(reference: str) -> list[str]:
-    """Equation numbers of the paper that a reference claims for itself (not those it only compares
-    with); ranges are expanded.
+    """Equation numbers of the paper that a reference claims for itself (not those it
+    only compares with); ranges are expanded.
     """
-    reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
+    reference = re.split(
+        r"\b(?:beyond|below|above|replacing|solution of)\b", reference
+    )[0]
     claimed: list[str] = []
-    for first, last in re.findall(r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference):
+    for first, last in re.findall(
+        r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference
+    ):
         if last and first.isdigit():
             claimed += [str(k) for k in range(int(first), int(last) + 1)]
         else:
@@ -329,8 +360,8 @@ def numbers(reference: str) -> list[str]:
 def by_number(
     text: str, equations: Mapping[str, Equation], what: str = "equation"
 ) -> list[Equation]:
-    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``; a message
-    calls them ``what``.
+    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq.
+    (15)``; a message calls them ``what``.
 
     Raises
     ------

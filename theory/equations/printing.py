@@ -1,5 +1,5 @@
-"""LaTeX of expressions and equations. A long right-hand side is broken before plus and minus signs;
-brackets open at a break are closed by invisible delimiters.
+"""LaTeX of expressions and equations. A long right-hand side is broken before plus and
+minus signs; brackets open at a break are closed by invisible delimiters.
 """
 
 from __future__ import annotations
@@ -31,19 +31,24 @@ HALF = sp.Rational(1, 2)
 
 
 class Printer(LatexPrinter):
-    """SymPy's printer, with roots as written by hand: one root of a product, and the root of e."""
+    """SymPy's printer, with roots as written by hand: one root of a product, and the
+    root of e.
+    """
 
     def _print_Mul(self, expr: sp.Mul) -> str:
         number, product = expr.as_coeff_Mul(rational=True)
         factors = sp.Mul.make_args(product)
-        over, under = ([x.base for x in factors if _is_root(x, s * HALF)] for s in (1, -1))
+        over, under = (
+            [x.base for x in factors if _is_root(x, s * HALF)] for s in (1, -1)
+        )
         for base in [x for x in over if under and x.is_Integer and number.q % x == 0]:
             number *= base  # sqrt(2) / (2 sqrt(pi)) is 1 / sqrt(2 pi)
             over.remove(base)
             under.append(base)
         if len(over) + len(under) < 2:
             return super()._print_Mul(expr)
-        # By a symbol that is printed so: SymPy would take the root of a product apart again.
+        # By a symbol that is printed so: SymPy would take the root of a product apart
+        # again.
         whole = sp.Dummy(positive=True)
         inside = sp.Mul(*over) / sp.Mul(*under) if over else sp.Mul(*under)
         self._settings["symbol_names"][whole] = self._print(inside)
@@ -76,11 +81,37 @@ ROOM = 41.0  # width of a line in ems, without the space for the equation number
 LONG_LEFT = 14.0  # a left-hand side wider than this gets its own line
 FILLED = 0.4  # a line must be filled to this share before it is broken
 SPACE = 1.35  # width of an equals sign in ems
-_TOKEN = re.compile(r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
+_TOKEN = re.compile(
+    r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL
+)
 # Width in ems; what prints nothing itself; names that are printed upright.
-_WIDE = {"+": 1.2, "-": 1.2, "=": SPACE, "(": 0.39, ")": 0.39, "[": 0.28, "]": 0.28, ",": 0.45}
-_WIDE |= {"|": 0.28, ".": 0.28, "\\,": 0.17, "\\;": 0.28, "\\quad": 1.0, "\\times": 1.2, "!": 0.3}
-_WIDE |= {"\\left": 0.1, "\\right": 0.1, "\\sum": 1.45, "\\prod": 1.3, "\\int": 0.8, "\\cdot": 0.7}
+_WIDE = {
+    "+": 1.2,
+    "-": 1.2,
+    "=": SPACE,
+    "(": 0.39,
+    ")": 0.39,
+    "[": 0.28,
+    "]": 0.28,
+    ",": 0.45,
+}
+_WIDE |= {
+    "|": 0.28,
+    ".": 0.28,
+    "\\,": 0.17,
+    "\\;": 0.28,
+    "\\quad": 1.0,
+    "\\times": 1.2,
+    "!": 0.3,
+}
+_WIDE |= {
+    "\\left": 0.1,
+    "\\right": 0.1,
+    "\\sum": 1.45,
+    "\\prod": 1.3,
+    "\\int": 0.8,
+    "\\cdot": 0.7,
+}
 FOLDED = {"\\frac": 2, "\\sqrt": 1, "e^": 1}  # what `unfolded` writes anew: arguments
 _BARE = (
     "\\mathrm",
@@ -112,8 +143,8 @@ def tokens(latex: str) -> list[str]:
 
 
 def argument(parts: list[str], place: int) -> tuple[list[str], int]:
-    """Tokens of the group (without braces) or the single token at a position, and the position
-    behind it.
+    """Tokens of the group (without braces) or the single token at a position, and the
+    position behind it.
     """
     while place < len(parts) and parts[place].isspace():
         place += 1
@@ -136,7 +167,11 @@ def _width(parts: list[str]) -> float:
     total, place, under = 0.0, 0, 0.0
     while place < len(parts):
         token, place = parts[place], place + 1
-        if token in ("\\sum", "\\prod", "\\limits"):  # sub- and superscripts are stacked
+        if token in (
+            "\\sum",
+            "\\prod",
+            "\\limits",
+        ):  # sub- and superscripts are stacked
             total += _WIDE.get(token, 0.0)
             under = 1.4 if token != "\\limits" else 0.8
             continue
@@ -150,7 +185,10 @@ def _width(parts: list[str]) -> float:
         elif token in ("^", "_"):
             inner, place = argument(parts, place)
             script = 0.75 * _width(inner)
-            if place < len(parts) and parts[place] in ("^", "_"):  # numerator above denominator
+            if place < len(parts) and parts[place] in (
+                "^",
+                "_",
+            ):  # numerator above denominator
                 inner, place = argument(parts, place + 1)
                 script = max(script, 0.75 * _width(inner))
             total += max(0.0, script - under)
@@ -168,8 +206,8 @@ def _width(parts: list[str]) -> float:
 
 
 def unfolded(latex: str, room: float) -> str:
-    """Rewrite fractions, roots and exponentials that are wider than a line as products, powers and
-    exp.
+    """Rewrite fractions, roots and exponentials that are wider than a line as products,
+    powers and exp.
     """
     parts, made, place = tokens(latex), [], 0
     while place < len(parts):
@@ -218,8 +256,13 @@ class _Break:
 
 def _breaks(parts: list[str]) -> list[_Break]:
     places, opened = [], 0
-    solid, closes = [""], [False]  # tokens without space; whether a bracket or its exponent ends
-    outer: list[bool] = []  # of open braces: whether each holds the exponent of a bracket
+    solid, closes = (
+        [""],
+        [False],
+    )  # tokens without space; whether a bracket or its exponent ends
+    outer: list[
+        bool
+    ] = []  # of open braces: whether each holds the exponent of a bracket
     for place, token in enumerate(parts):
         if token.isspace():
             continue
@@ -242,8 +285,8 @@ def _breaks(parts: list[str]) -> list[_Break]:
 
 
 def broken(latex: str, room: float) -> list[str]:
-    """Break a formula into lines of at most ``room`` ems with balanced brackets. A line is wider
-    only if it has no place to break.
+    """Break a formula into lines of at most ``room`` ems with balanced brackets. A line
+    is wider only if it has no place to break.
     """
     if width(latex) <= room:
         return [latex]
@@ -259,7 +302,9 @@ def broken(latex: str, room: float) -> list[str]:
             return [*lines, whole.strip()]
 
         def upto(b: _Break, head: str = head, start: int = start) -> str:
-            return (head + "".join(parts[start : b.at]).rstrip() + " \\right." * b.opened).strip()
+            return (
+                head + "".join(parts[start : b.at]).rstrip() + " \\right." * b.opened
+            ).strip()
 
         fits = [b for b in here if width(upto(b)) <= room] or here[:1]
         full = [b for b in fits if width(upto(b)) >= FILLED * room] or fits[-1:]

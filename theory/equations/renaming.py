@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory.symbols import notation
-from theory.equations import printing
 from theory.call.parameters import ParameterError
+from theory.equations import printing
+from theory.symbols import notation
 
 if TYPE_CHECKING:
     from theory.equations.equation import Equation
@@ -26,7 +26,8 @@ CONSTANTS = {printing.expression(x) for x in (sp.E, sp.I, sp.pi)}
 
 @dataclass(frozen=True)
 class Renaming:
-    """New names of symbols, arrays and functions, by their old names; all are changed at once.
+    """New names of symbols, arrays and functions, by their old names; all are changed
+    at once.
 
     Attributes
     ----------
@@ -50,8 +51,9 @@ class Renaming:
         Raises
         ------
         ParameterError
-            If an old name does not occur in the equations or is given twice, or a new one is no
-            name, or it would look like another symbol of the equations or like e, i or pi.
+            If an old name does not occur in the equations or is given twice, or a new
+            one is no name, or it would look like another symbol of the equations or
+            like e, i or pi.
         """
         names: dict[str, str] = {}
         for text in typed:
@@ -65,12 +67,19 @@ class Renaming:
 
     @classmethod
     def of(
-        cls, names: Mapping[str, str], equations: Iterable[Equation], said: str = "rename"
+        cls,
+        names: Mapping[str, str],
+        equations: Iterable[Equation],
+        said: str = "rename",
     ) -> Renaming:
         """Renaming of a call. Errors as in `read`; ``said`` begins their messages."""
         for old, new in notation.mapping(said, names, "{'N': 'T'}").items():
-            if not isinstance(new, str) or not re.fullmatch(r"[A-Za-z]\w*", new, re.ASCII):
-                raise ParameterError(f"{said} {old}={new}: {new!r} is not a name, as T, tau or d_k")
+            if not isinstance(new, str) or not re.fullmatch(
+                r"[A-Za-z]\w*", new, re.ASCII
+            ):
+                raise ParameterError(
+                    f"{said} {old}={new}: {new!r} is not a name, as T, tau or d_k"
+                )
         made = cls(dict(names))
         if names:
             made.check(equations, said)
@@ -78,7 +87,9 @@ class Renaming:
 
     def check(self, equations: Iterable[Equation], said: str) -> None:
         """Refuse unknown and clashing names; see `read`. ``said`` begins the message."""
-        occurring = {x for e in equations for side in (e.lhs, e.rhs) for x in _named(side)}
+        occurring = {
+            x for e in equations for side in (e.lhs, e.rhs) for x in _named(side)
+        }
         looks = {str(x): printing.expression(x) for x in occurring}
         for old, new in self.names.items():
             if old not in looks:
@@ -111,7 +122,8 @@ class Renaming:
         functions = {f.func for f in expr.atoms(AppliedUndef)}
         if any(f.__name__ in self.names for f in functions):
             renamed = renamed.replace(
-                lambda f: isinstance(f, AppliedUndef), lambda f: self._function(f.func)(*f.args)
+                lambda f: isinstance(f, AppliedUndef),
+                lambda f: self._function(f.func)(*f.args),
             )
         return renamed
 
@@ -131,16 +143,20 @@ class Renaming:
         )
 
     def words(self, text: str) -> str:
-        """Plain text in which symbols stand as they are typed; "a" before a noun is an article."""
+        """Plain text in which symbols stand as they are typed; "a" before a noun is an
+        article.
+        """
         article = r"(?<![\w/])a (?!at\b|to\b|of\b|and\b|is\b)[a-z]{2}"
         return re.sub(
-            rf"(?<![\w\\])(?!{article})[A-Za-z]\w*", lambda m: self.names.get(m[0], m[0]), text
+            rf"(?<![\w\\])(?!{article})[A-Za-z]\w*",
+            lambda m: self.names.get(m[0], m[0]),
+            text,
         )
 
 
 def _named(expr: Any) -> set[Any]:
-    """Everything in an expression that is printed as a name, bound symbols included. (SymPy keeps
-    the direction of a limit as a symbol, too.)
+    """Everything in an expression that is printed as a name, bound symbols included.
+    (SymPy keeps the direction of a limit as a symbol, too.)
     """
     expr = sp.sympify(expr, strict=True)
     symbols = {x for x in expr.atoms(sp.Symbol) if x.name[0].isalpha()}

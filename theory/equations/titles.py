@@ -15,8 +15,8 @@ SIZES = 2  # the first fields of the parameters are the sizes, which every title
 
 
 def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
-    """Title of a figure: the preset next to the ensembles, their sizes, what differs from the
-    preset, and the number of seeds.
+    """Title of a figure: the preset next to the ensembles, their sizes, what differs
+    from the preset, and the number of seeds.
 
     Parameters
     ----------
@@ -31,22 +31,31 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
         for name, make in getattr(kind, "presets", dict)().items()
     }
     off = {
-        name: sum(told.get(key) != value for told in every for key, value in preset.items())
+        name: sum(
+            told.get(key) != value for told in every for key, value in preset.items()
+        )
         for name, preset in presets.items()
     }
     nearest = min(off, key=lambda name: off[name], default="")
     preset = presets.get(nearest, {})
     shown: dict[str, list[Any]] = {}
     for told in every:
-        for key in [*list(told)[:SIZES], *(k for k, v in told.items() if preset.get(k) != v)]:
+        for key in [
+            *list(told)[:SIZES],
+            *(k for k, v in told.items() if preset.get(k) != v),
+        ]:
             shown.setdefault(key, [])
     for key, values in shown.items():
-        values += dict.fromkeys(told[key] for told in every if told.get(key) is not None)
+        values += dict.fromkeys(
+            told[key] for told in every if told.get(key) is not None
+        )
     seeds = sorted({n for _, n in asked if n})
     parts = [f"preset {nearest.replace('_', ' ')}"] if nearest else []
     parts += [assigned(key, values) for key, values in shown.items() if values]
     if seeds:
-        parts.append(" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds"))
+        parts.append(
+            " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
+        )
     return "; ".join(parts)
 
 
@@ -57,8 +66,8 @@ def of_runs(p: BaseParameters, runs: xr.Dataset) -> tuple[str, str]:
 
 
 def symbols(text: str) -> str:
-    """``name = value; ...`` as returned by `theory.call.parameters.stated`, with names replaced by
-    symbols where known.
+    """``name = value; ...`` as returned by `theory.call.parameters.stated`, with names
+    replaced by symbols where known.
     """
     parts = [part.partition(" = ") for part in text.split("; ")]
     return "; ".join(
@@ -77,7 +86,9 @@ def _read(text: str) -> Any:
 def _told(p: BaseParameters) -> Mapping[str, Any]:
     known = p.stored(training_only=True)
     return {
-        k: tuple(v) if isinstance(v, list) else v for k, v in known.items() if k not in NOT_SHOWN
+        k: tuple(v) if isinstance(v, list) else v
+        for k, v in known.items()
+        if k not in NOT_SHOWN
     }
 
 
@@ -89,7 +100,9 @@ def assigned(name: str, values: Sequence[Any]) -> str:
     head, _, index = SPELLED.get(name, name).partition("_")
     letter = sp.latex(sp.Symbol(head))
     if len(head) > 1 and not letter.startswith("\\"):
-        return f"{name.replace('_', ' ')} " + ", ".join(f"${x}$" if "\\" in x else x for x in few)
+        return f"{name.replace('_', ' ')} " + ", ".join(
+            f"${x}$" if "\\" in x else x for x in few
+        )
     below = sp.latex(sp.Symbol(index))
     if len(index) > 1:
         below = f"{{{below}}}" if below.startswith("\\") else rf"{{\mathrm{{{index}}}}}"
@@ -102,12 +115,14 @@ def written(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     digits, e, power = f"{value:.4g}".partition("e")
-    return rf"{digits}\times10^{{{int(power)}}}".removeprefix(r"1\times") if e else digits
+    return (
+        rf"{digits}\times10^{{{int(power)}}}".removeprefix(r"1\times") if e else digits
+    )
 
 
 def described(asked: Sequence[tuple[BaseParameters, int]]) -> str:
-    """Parameters of several ensembles on one line: the common values, all values of those that
-    differ, and the number of seeds.
+    """Parameters of several ensembles on one line: the common values, all values of
+    those that differ, and the number of seeds.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""An explorer of a model: one HTML page that integrates its flows, evaluates its closed forms and
-shows tables of the rest.
+"""An explorer of a model: one HTML page that integrates its flows, evaluates its closed
+forms and shows tables of the rest.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory.dynamics import prediction
 from theory.call import sweep
+from theory.call.parameters import BaseParameters, ParameterError, error_summary
+from theory.call.scope import Limit
+from theory.dynamics import prediction
+from theory.dynamics.flow import Flow
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
-from theory.dynamics.flow import Flow
-from theory.call.parameters import BaseParameters, ParameterError, error_summary
 from theory.models.registry import Model
 from theory.runtime import hdf5, sealed
-from theory.call.scope import Limit
 from theory.statement.words.tree import Random
 
 HERE = Path(__file__).parent
@@ -32,7 +32,9 @@ _HELD: dict[tuple[Any, ...], bool] = {}
 
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
-    """JavaScript of a flow, its observables that JavaScript can evaluate, and those it cannot."""
+    """JavaScript of a flow, its observables that JavaScript can evaluate, and those it
+    cannot.
+    """
     if flow.driven:
         raise ParameterError(
             f"{flow.name}: depends on {flow.time}, which a page has not; use solve"
@@ -51,16 +53,23 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
         "seen": function(both, list(carried.values())) if carried else "(y, p) => []",
     }
     code = ", ".join(f"{k}: {v}" for k, v in parts.items())
-    return code, list(carried), [name for name in flow.observables if name not in carried]
+    return (
+        code,
+        list(carried),
+        [name for name in flow.observables if name not in carried],
+    )
 
 
-def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], dict[str, Any]]:
+def students(
+    path: Path | None, flows: list[Flow]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Curves of the students in a file, and the parameters that it names.
 
     Raises
     ------
     ParameterError
-        If the file cannot be read, or holds none of the flows' quantities over seed and time.
+        If the file cannot be read, or holds none of the flows' quantities over seed and
+        time.
     """
     if path is None:
         return {}, {}
@@ -76,7 +85,9 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], dict
         said = f"is no netCDF file of students ({error_summary(error)})"
         raise ParameterError(f"--runs {path}: {said}") from None
     time = flows[0].time.name
-    known = {x.name for f in flows for x in f.state}.union(*(f.observables for f in flows))
+    known = {x.name for f in flows for x in f.state}.union(
+        *(f.observables for f in flows)
+    )
     curves = [
         n
         for n in sorted(known & set(map(str, runs.data_vars)))
@@ -90,17 +101,24 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], dict
     trained = prediction._parameters(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
     values = {
-        n: [[float(f"{v:.5g}") for v in row] for row in thin[n].transpose("seed", time).values]
+        n: [
+            [float(f"{v:.5g}") for v in row]
+            for row in thin[n].transpose("seed", time).values
+        ]
         for n in curves
     }
     return {"times": thin[time].values.tolist(), "values": values}, trained
 
 
 def opening(model: Model) -> BaseParameters:
-    """Default parameters, or those of the first preset that a flow of the model describes."""
+    """Default parameters, or those of the first preset that a flow of the model
+    describes.
+    """
     theory = model.wing("theory")
     kind = theory.Parameters
-    for make, flow in itertools.product((kind, *kind.presets().values()), theory.flows().values()):
+    for make, flow in itertools.product(
+        (kind, *kind.presets().values()), theory.flows().values()
+    ):
         with contextlib.suppress(ParameterError):
             flow._ask(p := make())
             return p
@@ -110,15 +128,20 @@ def opening(model: Model) -> BaseParameters:
 def offers(model: Model) -> bool:
     """Whether a page of the model would have something to draw, without drawing it."""
     return bool(
-        model.wing("theory").flows() or curves.charts(model) or curves.closed(model, opening(model))
+        model.wing("theory").flows()
+        or curves.charts(model)
+        or curves.closed(model, opening(model))
     )
 
 
 def page(
-    model: Model, p: BaseParameters, runs: Path | None = None, fluctuations: bool = False
+    model: Model,
+    p: BaseParameters,
+    runs: Path | None = None,
+    fluctuations: bool = False,
 ) -> str:
-    """Self-contained HTML page of a model: sliders, curves of its flows, which the page integrates,
-    of its closed forms, and from tables, formulas.
+    """Self-contained HTML page of a model: sliders, curves of its flows, which the page
+    integrates, of its closed forms, and from tables, formulas.
 
     Parameters
     ----------
@@ -127,10 +150,11 @@ def page(
     p : Parameters
         Where the sliders start.
     runs : path, optional
-        netCDF file of students over ``(seed, time)``, drawn behind the curves; the sliders start at
-        its parameters.
+        netCDF file of students over ``(seed, time)``, drawn behind the curves; the
+        sliders start at its parameters.
     fluctuations : bool
-        Draw mean and standard deviation of students on batches, where the sliders start.
+        Draw mean and standard deviation of students on batches, where the sliders
+        start.
 
     Returns
     -------
@@ -140,8 +164,8 @@ def page(
     Raises
     ------
     ParameterError
-        If the model has neither a flow nor other curves, if its flows do not describe these
-        parameters, or if the file is of no use.
+        If the model has neither a flow nor other curves, if its flows do not describe
+        these parameters, or if the file is of no use.
     """
     weights = getattr(getattr(model, "statement", None), "weights", ())
     if any(isinstance(w.start, Random) for w in weights):
@@ -151,7 +175,9 @@ def page(
         )
     flows: dict[str, Flow] = model.wing("theory").flows()
     if runs and not flows:
-        raise ParameterError(f"--runs {runs}: {model.name} has no flow, whose students are drawn")
+        raise ParameterError(
+            f"--runs {runs}: {model.name} has no flow, whose students are drawn"
+        )
     drawn, trained = students(runs, list(flows.values()))
     if trained:
         fields = {f.name for f in dataclasses.fields(p)}
@@ -160,7 +186,9 @@ def page(
     for name, flow in flows.items():
         try:
             flow._ask(p)
-            code.append(f"{json.dumps(name)}: {described(model, flow, p, fluctuations)}")
+            code.append(
+                f"{json.dumps(name)}: {described(model, flow, p, fluctuations)}"
+            )
         except ParameterError as error:
             refused.append(f"{name}: {error}")
     if refused and not code and not curves.charts(model):
@@ -175,7 +203,8 @@ def page(
         "TITLE": html.escape(model.title),
         "CAPTION": html.escape(f"Start: {setting}"),
         "CODE": (HERE / "flow.js").read_text(encoding="utf-8"),
-        # What would end the script, or begin another; the page escapes names where it shows them.
+        # What would end the script, or begin another; the page escapes names where it
+        # shows them.
         "DATA": re.sub(
             "<(?=/?script|!--)",
             r"\\u003c",
@@ -184,7 +213,9 @@ def page(
         ),
     }
     text = (HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text)  # in one pass
+    return re.sub(
+        rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text
+    )  # in one pass
 
 
 def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
@@ -194,13 +225,17 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
     except ParameterError:
         return None
     time, state = flow.time.name, {x.name for x in flow.state}
-    ends = [float(c[time].max()) for c in curves if time in c.coords and state & set(c.data_vars)]
+    ends = [
+        float(c[time].max())
+        for c in curves
+        if time in c.coords and state & set(c.data_vars)
+    ]
     return max(ends, default=None)
 
 
 def held(limit: Limit, q: BaseParameters) -> bool:
-    """Whether a limit of a flow's scope holds, which is asked once for the fields that it reads:
-    many pairs of sliders share them, and flows of a model their limits.
+    """Whether a limit of a flow's scope holds, which is asked once for the fields that
+    it reads: many pairs of sliders share them, and flows of a model their limits.
     """
     read = (limit, *(getattr(q, name) for name in (limit.field, *limit.reads)))
     if read not in _HELD:
@@ -219,9 +254,11 @@ def errors(flow: Flow, p: Any, end: float) -> dict[str, Any]:
     return {"times": times, "means": means, "spreads": spreads, "note": on}
 
 
-def described(model: Model, flow: Flow, p: BaseParameters, fluctuations: bool = False) -> str:
-    """One flow as a JavaScript object: its functions, its sliders, and the quantities derived from
-    them.
+def described(
+    model: Model, flow: Flow, p: BaseParameters, fluctuations: bool = False
+) -> str:
+    """One flow as a JavaScript object: its functions, its sliders, and the quantities
+    derived from them.
     """
     needs = flow._compiled[0]
     names = [s.name for s in needs]

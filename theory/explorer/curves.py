@@ -1,5 +1,5 @@
-"""What a page draws besides its sliders: expressions as JavaScript and MathML, closed forms of a
-model, and tables of what iterations or integrals give.
+"""What a page draws besides its sliders: expressions as JavaScript and MathML, closed
+forms of a model, and tables of what iterations or integrals give.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from sympy.printing.jscode import JavascriptCodePrinter
 from sympy.printing.mathml import mathml
 
 from theory.call import sweep
+from theory.call.parameters import BaseParameters, ParameterError
+from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.explorer import sliders
-from theory.dynamics.flow import Flow
 from theory.latex import Meanings
-from theory.call.parameters import BaseParameters, ParameterError
 from theory.models.registry import Model
 
 DIGITS = 9  # of a tabulated value
@@ -52,9 +52,13 @@ def written(expr: sp.Expr) -> str:
 
 
 def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
-    """JavaScript function of arrays, such as ``(y, p) => [...]``; lists may be nested once."""
+    """JavaScript function of arrays, such as ``(y, p) => [...]``; lists may be nested
+    once.
+    """
     places = {
-        x: sp.Symbol(f"{name}[{i}]") for name, of in arguments.items() for i, x in enumerate(of)
+        x: sp.Symbol(f"{name}[{i}]")
+        for name, of in arguments.items()
+        for i, x in enumerate(of)
     }
     nested = isinstance(value[0], list)
     rows = value if nested else [value]
@@ -69,7 +73,9 @@ def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
 
 def of_flow(flow: Flow) -> str:
     """MathML of the equations and of their abbreviations."""
-    shown = [(e.lhs, e.rhs) for e in flow.equations().values()] + list(flow.where.items())
+    shown = [(e.lhs, e.rhs) for e in flow.equations().values()] + list(
+        flow.where.items()
+    )
     return "".join(formula(left, right) for left, right in shown)
 
 
@@ -77,7 +83,9 @@ def formula(left: Any, right: sp.Expr) -> str:
     """MathML of one equation."""
     if sp.count_ops(right) > LONGEST:
         return f"<p>{html.escape(str(left))} = ... (<code>python -m theory.latex</code>)</p>"
-    body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation").replace("&dd;", "d")
+    body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation").replace(
+        "&dd;", "d"
+    )
     return f'<math display="block">{body}</math>'
 
 
@@ -119,7 +127,12 @@ def gridded(
         name: (tuple(places), made(p, **grid), {"long_name": words})
         for name, (made, words) in kinds.items()
     }
-    about = {"reference": equation.reference, "status": equation.status, "note": note, **more}
+    about = {
+        "reference": equation.reference,
+        "status": equation.status,
+        "note": note,
+        **more,
+    }
     return xr.Dataset(data, {k: list(v) for k, v in places.items()}, about)
 
 
@@ -132,9 +145,9 @@ def entries(model: Model, p: BaseParameters) -> list[str]:
 
 
 def charts(model: Model) -> ModuleType | None:
-    """The module with a function ``charts(p)``, the model's own or ``charts`` beside it, which
-    computes tables: by title, datasets over fields of the parameters, each variable with the
-    ``long_name`` under which curves are drawn together.
+    """The module with a function ``charts(p)``, the model's own or ``charts`` beside
+    it, which computes tables: by title, datasets over fields of the parameters, each
+    variable with the ``long_name`` under which curves are drawn together.
     """
     if callable(getattr(theory := model.wing("theory"), "charts", None)):
         return theory
@@ -154,7 +167,9 @@ def known(p: BaseParameters) -> set[str]:
 
 
 def formulas(model: Model, p: BaseParameters) -> list[Equation]:
-    """Equations of the model that are functions of its parameters alone, in closed form."""
+    """Equations of the model that are functions of its parameters alone, in closed
+    form.
+    """
     chosen, numbers = [], known(p)
     for equation in model.wing("theory").equations().values():
         right = equation.rhs
@@ -176,7 +191,9 @@ def closed(model: Model, p: BaseParameters) -> str:
         return set(names) <= known(q)
 
     about = sliders.described(p, names, fits, lambda q: True)
-    moving = {*about["fields"]} | {n for n, of in about["follows"].items() if of["parts"]}
+    moving = {*about["fields"]} | {
+        n for n, of in about["follows"].items() if of["parts"]
+    }
     shown = {e: symbols for e, symbols in chosen.items() if {*symbols} & moving}
     if not shown:
         return ""
@@ -198,8 +215,12 @@ def closed(model: Model, p: BaseParameters) -> str:
     return f"{{values: {values}, {json.dumps(about)[1:-1]}}}"
 
 
-def grouped(model: Model, found: list[Equation]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Names of the equations for one quantity, by its meaning; and their formulas, with status."""
+def grouped(
+    model: Model, found: list[Equation]
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Names of the equations for one quantity, by its meaning; and their formulas, with
+    status.
+    """
     meanings = Meanings(model)
     groups: dict[str, list[str]] = {}
     shown: dict[str, str] = {}
@@ -217,7 +238,9 @@ def grouped(model: Model, found: list[Equation]) -> tuple[dict[str, list[str]], 
 
 def tabulated(p: BaseParameters, data: xr.Dataset) -> str:
     """A table as a JavaScript object; its sliders are the dataset's dimensions."""
-    fields = {str(d): sliders.slider(p, str(d), data[d].values.tolist()) for d in data.dims}
+    fields = {
+        str(d): sliders.slider(p, str(d), data[d].values.tolist()) for d in data.dims
+    }
     groups: dict[str, list[str]] = {}
     for name, variable in data.data_vars.items():
         groups.setdefault(variable.attrs["long_name"], []).append(str(name))

@@ -1,4 +1,6 @@
-"""Sliders of a page: allowed values of a field, and the quantities that a formula depends on."""
+"""Sliders of a page: allowed values of a field, and the quantities that a formula
+depends on.
+"""
 
 import dataclasses
 import functools
@@ -15,13 +17,16 @@ from theory.call.parameters import BaseParameters, ParameterError
 
 STEPS = 20  # places of a slider on either side of its value
 FACTOR = {int: 16.0, float: 100.0}  # from the value to either end
-# Random places at which a derived number is compared with the product or sum it is tabulated as,
-# and the relative error allowed: roundings of a few parts.
+# Random places at which a derived number is compared with the product or sum it is
+# tabulated as, and the relative error allowed: roundings of a few parts.
 PROBES, CLOSE = 24, 1e-9
 
 Fits = Callable[[BaseParameters], bool]
-# How a number follows from several fields: the part of one field, and all parts together.
-WAYS: dict[str, tuple[Callable[[float, float], float], Callable[[float, Any], float]]] = {
+# How a number follows from several fields: the part of one field, and all parts
+# together.
+WAYS: dict[
+    str, tuple[Callable[[float, float], float], Callable[[float, Any], float]]
+] = {
     "product": (
         lambda value, base: value / base if base else math.nan,
         lambda base, parts: base * math.prod(parts),
@@ -71,18 +76,26 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
 
 @functools.cache
 def _related(kind: type[BaseParameters]) -> type[BaseParameters]:
-    """The same parameters, which check no single field but only relations between fields."""
+    """The same parameters, which check no single field but only relations between
+    fields.
+    """
     return types.new_class(
-        kind.__name__, (kind,), exec_body=lambda names: names.update(_check=lambda *_: None)
+        kind.__name__,
+        (kind,),
+        exec_body=lambda names: names.update(_check=lambda *_: None),
     )
 
 
 @functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs
 def _beside(p: BaseParameters, *change: tuple[str, Any]) -> BaseParameters | None:
-    """Parameters with values that are allowed one by one; None if they are not allowed together."""
+    """Parameters with values that are allowed one by one; None if they are not allowed
+    together.
+    """
     kind = _related(type(p))
     q = object.__new__(kind)
-    vars(q).update({name: getattr(p, name) for name in kind.__dataclass_fields__} | dict(change))
+    vars(q).update(
+        {name: getattr(p, name) for name in kind.__dataclass_fields__} | dict(change)
+    )
     try:
         q.__post_init__()
     except ParameterError:
@@ -97,9 +110,11 @@ def _holds(question: Callable[[Any], bool], about: Any) -> bool:
         return False
 
 
-def clashes(p: BaseParameters, fits: Fits, moves: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Pairs of values that are not allowed together: per pair of fields ``"f g"`` a row of letters
-    for each value of f, ``x`` where a value of g does not fit.
+def clashes(
+    p: BaseParameters, fits: Fits, moves: dict[str, list[Any]]
+) -> dict[str, list[str]]:
+    """Pairs of values that are not allowed together: per pair of fields ``"f g"`` a row
+    of letters for each value of f, ``x`` where a value of g does not fit.
     """
 
     def letter(*change: tuple[str, Any]) -> str:
@@ -117,8 +132,8 @@ def clashes(p: BaseParameters, fits: Fits, moves: dict[str, list[Any]]) -> dict[
 def followed(
     p: BaseParameters, names: list[str], moves: dict[str, list[Any]]
 ) -> tuple[dict[str, Follows], dict[str, list[Any]]]:
-    """How numbers that are no fields follow from the sliders; and the sliders, without those whose
-    effect is neither a factor nor a summand.
+    """How numbers that are no fields follow from the sliders; and the sliders, without
+    those whose effect is neither a factor nor a summand.
     """
 
     def numbers(**change: Any) -> dict[str, float]:
@@ -131,7 +146,9 @@ def followed(
     along = {f: [numbers(**{f: v}) for v in values] for f, values in moves.items()}
     monomials, dropped = {}, set()
     for n in derived:
-        changing = [f for f, rows in along.items() if any(row[n] != base[n] for row in rows)]
+        changing = [
+            f for f, rows in along.items() if any(row[n] != base[n] for row in rows)
+        ]
         tried = []
         for way, (part, _) in WAYS.items():
             kept = Follows(way, {})
@@ -140,12 +157,18 @@ def followed(
                 if not _follows(numbers, base[n], n, kept, moves):
                     del kept.parts[f]
             tried.append(kept)
-        monomials[n] = max(tried, key=lambda kept: len(kept.parts))  # the first of equals
+        monomials[n] = max(
+            tried, key=lambda kept: len(kept.parts)
+        )  # the first of equals
         dropped |= {f for f in changing if f not in monomials[n].parts}
     for of in monomials.values():
         for f in dropped & of.parts.keys():
             del of.parts[f]
-    read = {f for f in moves if f in names or any(f in of.parts for of in monomials.values())}
+    read = {
+        f
+        for f in moves
+        if f in names or any(f in of.parts for of in monomials.values())
+    }
     return monomials, {f: v for f, v in moves.items() if f in read - dropped}
 
 
@@ -186,8 +209,11 @@ def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
     return any(_holds(changes, other) for other in (2 * value or 1, halved))
 
 
-def described(p: BaseParameters, names: list[str], fits: Fits, asked: Fits) -> dict[str, Any]:
-    """Numbers of a formula, sliders, and how the numbers follow from them, as data of a page.
+def described(
+    p: BaseParameters, names: list[str], fits: Fits, asked: Fits
+) -> dict[str, Any]:
+    """Numbers of a formula, sliders, and how the numbers follow from them, as data of a
+    page.
 
     Parameters
     ----------
@@ -196,8 +222,8 @@ def described(p: BaseParameters, names: list[str], fits: Fits, asked: Fits) -> d
     names : list of str
         Numbers that the formula reads.
     fits, asked : callable
-        Whether parameters have a curve; and the same, without computing numbers, for all pairs of
-        values. Either may raise a `ParameterError` instead.
+        Whether parameters have a curve; and the same, without computing numbers, for
+        all pairs of values. Either may raise a `ParameterError` instead.
     """
     follows, moves = followed(p, names, moved(p, names, fits))
     numbers = sweep.numbers(p, names)
@@ -211,11 +237,15 @@ def described(p: BaseParameters, names: list[str], fits: Fits, asked: Fits) -> d
 
 
 def slider(p: BaseParameters, field: str, values: list[Any]) -> dict[str, Any]:
-    """A slider: its values, the index of the one nearest to the field's own value, and the meaning
-    of the field.
+    """A slider: its values, the index of the one nearest to the field's own value, and
+    the meaning of the field.
     """
     own = getattr(p, field)
-    near = range(len(values)) if own is None else np.argsort([abs(v - own) for v in values])
+    near = (
+        range(len(values))
+        if own is None
+        else np.argsort([abs(v - own) for v in values])
+    )
     start = len(values) // 2 if own is None else int(near[0])
     doc = next(f.metadata["doc"] for f in dataclasses.fields(p) if f.name == field)
     return {"values": values, "start": start, "doc": doc}

@@ -1,9 +1,24 @@
-"""Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
+"""Induction heads in the disentangled two-layer transformer (Musat et al.,
+arXiv:2511.01033).
+"""
 
 from theory.dynamics.catalogue import catalogue
-from theory.induction_heads import drop, dynamics, emergence, expansions, network, structure
-from theory.induction_heads.all_weights import gaussian
-from theory.induction_heads.all_weights import burst, law, plateau, recent, scores
+from theory.induction_heads import (
+    drop,
+    dynamics,
+    emergence,
+    expansions,
+    network,
+    structure,
+)
+from theory.induction_heads.all_weights import (
+    burst,
+    gaussian,
+    law,
+    plateau,
+    recent,
+    scores,
+)
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.onset import emergence_times, onset, predict
 from theory.induction_heads.parameters import Parameters, applies

@@ -1,5 +1,5 @@
-"""Drop of the loss: a finite-time blow-up with a universal inner problem, matched asymptotics, and
-the power-law tail (beyond Theorem 2).
+"""Drop of the loss: a finite-time blow-up with a universal inner problem, matched
+asymptotics, and the power-law tail (beyond Theorem 2).
 """
 
 from functools import cache
@@ -10,7 +10,6 @@ import scipy.special
 import sympy as sp
 
 from theory import Equations, ParameterError, proved, table, written_as
-from theory.numbers import numeric
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -31,11 +30,14 @@ from theory.induction_heads.symbols import (
     tau,
     w,
 )
+from theory.numbers import numeric
 
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
 SERIES_ORDER = 24  # order of the asymptotic series of gamma(w)
 EARLY = 1e-6  # odds p/(1-p) at which the integration of saturation starts
-SERIES_FROM = 0.01  # w at which integration starts: the series is exact to rounding up to there
+SERIES_FROM = (
+    0.01  # w at which integration starts: the series is exact to rounding up to there
+)
 
 
 def at_fixed_p(rate: sp.Expr) -> sp.Expr:
@@ -48,20 +50,22 @@ def at_fixed_p(rate: sp.Expr) -> sp.Expr:
 
 @cache
 def inner_rates() -> list[sp.Expr]:
-    """Universal rates d w/d tau and d gamma/d tau with tau = t/N: limit N to infinity at fixed w,
-    then beta to infinity.
+    """Universal rates d w/d tau and d gamma/d tau with tau = t/N: limit N to infinity
+    at fixed w, then beta to infinity.
     """
     rates = dynamics.flow().rhs
     slope = p * (2 * N - 2) / G  # dp/dalpha
     of_w = p * rates[beta] + beta * slope * rates[alpha]
-    at_w = (at_fixed_p(x).subs(s, sp.exp(w)).subs(p, w / beta) for x in (of_w, rates[gamma]))
+    at_w = (
+        at_fixed_p(x).subs(s, sp.exp(w)).subs(p, w / beta) for x in (of_w, rates[gamma])
+    )
     return [sp.factor(sp.limit(sp.expand(x), beta, sp.oo)) for x in at_w]
 
 
 @cache
 def saturating_rates() -> list[sp.Expr]:
-    """N d beta/dt and N d gamma/dt as functions of p, beta and gamma for N to infinity at fixed p,
-    to all orders in 1/beta; `inner_rates` are their leading order.
+    """N d beta/dt and N d gamma/dt as functions of p, beta and gamma for N to infinity
+    at fixed p, to all orders in 1/beta; `inner_rates` are their leading order.
     """
     rates = (dynamics.flow().rhs[x] for x in (beta, gamma))
     return [sp.factor(at_fixed_p(x).subs(s, sp.exp(beta * p))) for x in rates]
@@ -69,18 +73,18 @@ def saturating_rates() -> list[sp.Expr]:
 
 @cache
 def left_over(N: int) -> float:
-    """Remainder of T_drop / N beyond `matched_time`, to all orders in 1/beta_c, without powers of
-    1/N.
+    """Remainder of T_drop / N beyond `matched_time`, to all orders in 1/beta_c, without
+    powers of 1/N.
 
-    Integrates `saturating_rates` along the invariant beta^2 = 2 ln(2N p/(1-p)) + 2p/(1-p), from
-    small p with gamma on its slow manifold to the blow-up. The remainder decays as 1/beta_c; its
-    largest magnitude is 0.012, at N of about 10^22.
+    Integrates `saturating_rates` along the invariant beta^2 = 2 ln(2N p/(1-p)) +
+    2p/(1-p), from small p with gamma on its slow manifold to the blow-up. The remainder
+    decays as 1/beta_c; its largest magnitude is 0.012, at N of about 10^22.
 
     Parameters
     ----------
     N : int
-        At least 10^6: the integration starts at p = 10^-6; earlier times are given by the
-        expansion.
+        At least 10^6: the integration starts at p = 10^-6; earlier times are given by
+        the expansion.
 
     Raises
     ------
@@ -88,9 +92,13 @@ def left_over(N: int) -> float:
         For a smaller N.
     """
     if N < 1 / EARLY:
-        raise ParameterError(f"N = {N}: must be >= {1 / EARLY:g}, where saturation is integrated")
+        raise ParameterError(
+            f"N = {N}: must be >= {1 / EARLY:g}, where saturation is integrated"
+        )
     log_2N = np.log(2.0 * N)
-    of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
+    of_beta, of_gamma = (
+        numeric.function(x, [p, beta, gamma]) for x in saturating_rates()
+    )
 
     def odds(b: float) -> float:
         return float(scipy.special.wrightomega(b * b / 2 - log_2N).real)
@@ -111,7 +119,8 @@ def left_over(N: int) -> float:
         rtol=1e-10,
         atol=1e-12,
     )
-    # Earlier: 2 N^2 times the rest of the Gaussian integral, and -(beta - 1)^2 N (`expansions`).
+    # Earlier: 2 N^2 times the rest of the Gaussian integral, and -(beta - 1)^2 N
+    # (`expansions`).
     mills = np.sqrt(np.pi / 2) * scipy.special.erfcx(begin / np.sqrt(2))
     before = -np.exp(-EARLY) / EARLY * mills - (begin - 1) ** 2
     return float(before + solved.y[1, -1] + (critical - 1) ** 2 - blow_up()["kappa"])
@@ -121,8 +130,8 @@ def left_over(N: int) -> float:
 def inner_series(order: int) -> sp.Expr:
     """Gamma as a power series in w on the solution that starts at gamma = 1, w = 0.
 
-    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), i.e. gamma = e^w (1 - w^2 gamma d gamma/dw);
-    the right side is known to one order more than gamma.
+    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), i.e. gamma = e^w (1 - w^2 gamma d
+    gamma/dw); the right side is known to one order more than gamma.
     """
     of_w, of_gamma = inner_rates()
     written_as(sp.exp(w) - gamma, of_gamma)
@@ -138,7 +147,10 @@ def inner_series(order: int) -> sp.Expr:
                 if b and a + b - 1 + shift <= n:
                     product[a + b - 1 + shift] += first * b * second
         g.append(
-            sum((exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)), sp.S.Zero)
+            sum(
+                (exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)),
+                sp.S.Zero,
+            )
         )
     return sum((c * w**k for k, c in enumerate(g)), sp.S.Zero)
 
@@ -147,9 +159,10 @@ def inner_series(order: int) -> sp.Expr:
 def blow_up() -> dict[str, float]:
     """Constants of the inner problem: ``kappa`` and ``gamma_blow_up``.
 
-    With tau = C - 1/w - 2 ln w + o(1) as w -> 0, the solution blows up at tau = C + kappa. d tau/dw
-    is integrated over w after subtracting its divergence at w = 0. Gamma at the blow-up is obtained
-    from gamma^2 + 2/w, which converges to its square up to e^-w.
+    With tau = C - 1/w - 2 ln w + o(1) as w -> 0, the solution blows up at tau = C +
+    kappa. d tau/dw is integrated over w after subtracting its divergence at w = 0.
+    Gamma at the blow-up is obtained from gamma^2 + 2/w, which converges to its square
+    up to e^-w.
     """
     of_w, of_gamma = inner_rates()
     time = numeric.function(1 / of_w, [w, gamma])
@@ -159,12 +172,20 @@ def blow_up() -> dict[str, float]:
     def rates(v: float, state: np.ndarray) -> list[float]:
         return [slope(v, state[0]), time(v, state[0]) - 1 / v**2 + 2 / v]
 
-    # Below the start the integrand 1 / (gamma w^2 e^w) - 1/w^2 + 2/w is given by its series.
-    regular = sp.series((1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6).removeO()
+    # Below the start the integrand 1 / (gamma w^2 e^w) - 1/w^2 + 2/w is given by its
+    # series.
+    regular = sp.series(
+        (1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6
+    ).removeO()
     begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
     end = 60.0  # e^-60 is below machine precision
     solved = scipy.integrate.solve_ivp(
-        rates, (SERIES_FROM, end), [start, begin], method="Radau", rtol=1e-12, atol=1e-14
+        rates,
+        (SERIES_FROM, end),
+        [start, begin],
+        method="Radau",
+        rtol=1e-12,
+        atol=1e-14,
     )
     last, total = solved.y[:, -1]
     # Undo the subtraction at the upper end; the rest of the integral is negligible.
@@ -176,10 +197,12 @@ def blow_up() -> dict[str, float]:
 
 @cache
 def matched_time() -> sp.Expr:
-    """T_drop by matching: the slow time, written in w at w = O(1), is joined to the inner problem.
+    """T_drop by matching: the slow time, written in w at w = O(1), is joined to the
+    inner problem.
 
-    At w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2), so
-    that beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
+    At w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c
+    exp(beta_c^2/2), so that beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N
+    exp(-beta^2/2) = beta / (2w).
     """
     of_square, of_line = expansions.slow_time()[:2]
     log_w = sp.Symbol("log_w", real=True)
@@ -189,10 +212,16 @@ def matched_time() -> sp.Expr:
     share = sp.limit(
         (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
     )
-    near, line = sp.sqrt(beta_c**2 + 2 * log_w), of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1)
+    near, line = (
+        sp.sqrt(beta_c**2 + 2 * log_w),
+        of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1),
+    )
     logs = sp.limit(line.subs(beta, near) - line.subs(beta, beta_c), beta_c, sp.oo)
     # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
-    proved(share == 1 and logs == -2 * log_w, "slow manifold and inner problem do not match")
+    proved(
+        share == 1 and logs == -2 * log_w,
+        "slow manifold and inner problem do not match",
+    )
     square = -((beta_c - 1) ** 2)
     constant = sp.expand(line.subs(beta, beta_c) - square)
     return end * N**2 + N * square + N * (constant + kappa)
@@ -207,8 +236,8 @@ def drop_time(N: float) -> float:
 
 @cache
 def tail() -> sp.Expr:
-    """Loss long after the drop: gamma at its optimum gamma_star, first layer saturated (p = 1), s
-    large.
+    """Loss long after the drop: gamma at its optimum gamma_star, first layer saturated
+    (p = 1), s large.
     """
     least = dynamics.equations()["loss_star"].rhs
     # d s/dt = s d beta/dt = -s (ds/dbeta) dL*/ds with ds/dbeta = s.

@@ -1,10 +1,10 @@
-"""Emergence times of the three-parameter flow for N = 1 to 10^7 in a second: beta is the
-independent variable, and nothing cancels.
+"""Emergence times of the three-parameter flow for N = 1 to 10^7 in a second: beta is
+the independent variable, and nothing cancels.
 
-The time is of order N^2 while the flow is stiff on the scale N, so that the O(1) terms of the
-emergence times would be lost to rounding. Therefore alpha is eliminated by the invariant, gamma is
-stored as gamma - 1, and time as its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) /
-N``.
+The time is of order N^2 while the flow is stiff on the scale N, so that the O(1) terms
+of the emergence times would be lost to rounding. Therefore alpha is eliminated by the
+invariant, gamma is stored as gamma - 1, and time as its excess over the leading law,
+``excess = (t - 2 N^2 I(beta)) / N``.
 """
 
 import math
@@ -28,7 +28,9 @@ NEWTON = 3  # Newton steps; they make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
 HALF = 0.5
 Level = Annotated[float, Allowed(low=1e-6, high=5)]  # largest level; beta = 13 at N = 2
-LevelGamma = Annotated[float, Allowed(low=1e-6, high=0.62)]  # gamma ends the layer above 0.628
+LevelGamma = Annotated[
+    float, Allowed(low=1e-6, high=0.62)
+]  # gamma ends the layer above 0.628
 
 
 def gaussian(beta: Any) -> Any:
@@ -37,8 +39,8 @@ def gaussian(beta: Any) -> Any:
 
 
 def alpha_of(beta: Any, N: int) -> Any:
-    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with an overflow-free Lambert
-    function).
+    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with an
+    overflow-free Lambert function).
     """
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
@@ -73,7 +75,9 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
     r = 2 * N + sigma
     square = 2 * N + sigma * (2 + sigma)  # s^2 + F
     shift = -rise / (2 * N - 2) if N > 1 else -np.square(beta) / 2  # alpha - beta^2 / 2
-    with np.errstate(divide="ignore"):  # gamma = 0 at the start: the rate of beta is zero
+    with np.errstate(
+        divide="ignore"
+    ):  # gamma = 0 at the start: the rate of beta is zero
         log_rate = (
             math.log1p(-x)
             + shift
@@ -84,18 +88,27 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
             + np.log1p(-(1 + g) * sigma / r)
         )
     dgamma_dt = 2 * (F * sigma - g * square) / r**2
-    return log_rate, dgamma_dt, 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
+    return (
+        log_rate,
+        dgamma_dt,
+        1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2,
+    )
 
 
 @dataclass(frozen=True)
 class Path:
-    """Solution at one N: initial layer in t/N, then excess and gamma - 1 as functions of beta."""
+    """Solution at one N: initial layer in t/N, then excess and gamma - 1 as functions
+    of beta.
+    """
 
     N: int
 
     def _early(self, tau: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(state[0], state[1] - 1, self.N)
-        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * dgamma_dt]
+        return [
+            math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N),
+            self.N * dgamma_dt,
+        ]
 
     def _late(self, beta: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(beta, state[1], self.N)
@@ -115,7 +128,9 @@ class Path:
         ((beta,), (gamma,)) = self.layer(LAYER)
         return beta, np.array([LAYER - 2.0 * self.N * gaussian(beta), gamma - 1])
 
-    def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
+    def integrate(
+        self, start: tuple[float, np.ndarray], end: float, **options: Any
+    ) -> Any:
         """Continue from (beta, state) to a larger beta."""
         solution = scipy.integrate.solve_ivp(
             self._late, (start[0], end), start[1], method="LSODA", **TIGHT, **options
@@ -140,7 +155,9 @@ class Path:
         return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 
     def of_gamma(self, level: float = HALF) -> float:
-        """First time at which gamma reaches a level below its value at the end of the layer."""
+        """First time at which gamma reaches a level below its value at the end of the
+        layer.
+        """
         return self.in_layer(1, level)
 
     def of_beta(self, level: float = HALF) -> float:
@@ -163,10 +180,15 @@ class Path:
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
-        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above 1/2
+        before = (
+            run.t[-2],
+            run.y[:, -2],
+        )  # last integrator step with the loss above 1/2
 
         def at(beta: float) -> np.ndarray:
-            return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
+            return (
+                self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
+            )
 
         beta = scipy.optimize.brentq(
             lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
@@ -174,8 +196,8 @@ class Path:
         return float(self.time(beta, at(beta)[0]))
 
     def curve(self, end: float, points: int = 600) -> xr.Dataset:
-        """Alpha, beta, gamma and loss over t, up to t = ``end``, with more points where they change
-        fast.
+        """Alpha, beta, gamma and loss over t, up to t = ``end``, with more points where
+        they change fast.
 
         Returns
         -------
@@ -197,19 +219,28 @@ class Path:
                 return self.time(b, state[0]) - end
 
             arrived.terminal = True  # type: ignore[attr-defined]
-            run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
-            # Points even in time, in its logarithm and in beta: smooth on the plateau, after the
-            # layer and in the drop.
+            run = self.integrate(
+                self.handover, FARTHEST, events=arrived, dense_output=True
+            )
+            # Points even in time, in its logarithm and in beta: smooth on the plateau,
+            # after the layer and in the drop.
             ends = run.t[0], run.t[-1], 10 * points
             grid = np.unique(np.append(np.geomspace(*ends), np.linspace(*ends)))
             times = self.time(grid, run.sol(grid)[0])
-            spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))
+            spread = sum(
+                (v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times))
+            )
             grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]
             excess, slow = run.sol(grid)
             pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
             t, beta, g = (np.append(early, late) for early, late in pairs)
         alpha = alpha_of(beta, self.N)
-        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": rates(beta, g, self.N)[2]}
+        curves = {
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": 1 + g,
+            "loss": rates(beta, g, self.N)[2],
+        }
         data = {name: ("t", values) for name, values in curves.items()}
         return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})
 
@@ -234,8 +265,8 @@ def times(
     Returns
     -------
     dict
-        ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss < 1/2; infinite
-        if never reached.
+        ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss <
+        1/2; infinite if never reached.
     """
     path = Path(N)
     return {

@@ -1,8 +1,9 @@
-"""Theorem 2 with constants: emergence times expanded in 1/N (Sec. 6, App. B, and beyond).
+"""Theorem 2 with constants: emergence times expanded in 1/N (Sec. 6, App. B, and
+beyond).
 
-With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma relaxes while beta = O(x), and
-a slow manifold, t ~ N^2, on which gamma follows beta. E denotes exp(beta^2/2), so that dE = beta E
-d beta.
+With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma relaxes while beta
+= O(x), and a slow manifold, t ~ N^2, on which gamma follows beta. E denotes
+exp(beta^2/2), so that dE = beta E d beta.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ import sympy as sp
 
 from theory import Equations, proved, symbol, vanishes
 from theory.equations import equation
-from theory.symbols.algebra import truncated
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -34,6 +34,7 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
+from theory.symbols.algebra import truncated
 from theory.symbols.notation import Forms
 
 LARGE = "large N"
@@ -41,16 +42,22 @@ TIMES = "Theorem 2"
 NEXT = "next term O(1/N)"
 HALF = sp.Rational(1, 2)
 theta = symbol("theta", means="threshold", positive=True)
-T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", "time of beta = theta", positive=True)
+T_beta_theta = symbol(
+    "T_beta_theta", r"T_{\beta}(\theta)", "time of beta = theta", positive=True
+)
 T_alpha_theta = symbol(
     "T_alpha_theta", r"T_{\alpha}(\theta)", "time of alpha = theta", positive=True
 )
-slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", "scaled rate of beta", positive=True)
+slow_rate = symbol(
+    "slow_rate", r"2N^{2}\dot\beta", "scaled rate of beta", positive=True
+)
 in_x = 1 / (2 * x)  # N
 
 
 def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
-    """N d beta/dt and N d gamma/dt to the given order in x, after the given substitutions."""
+    """N d beta/dt and N d gamma/dt to the given order in x, after the given
+    substitutions.
+    """
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs
     of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order, x)
@@ -67,15 +74,16 @@ def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with coefficients in
-    beta and E.
+    """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with
+    coefficients in beta and E.
 
-    Alpha comes from the invariant by iteration; gamma from d gamma/dt = (d gamma/d beta)(d
-    beta/dt), order by order.
+    Alpha comes from the invariant by iteration; gamma from d gamma/dt = (d gamma/d
+    beta)(d beta/dt), order by order.
     """
     shift = sp.S.Zero  # alpha - beta^2/2
     step = (
-        sp.solve(dynamics.equations()["invariant"].rhs, alpha * (2 * N - 2))[0] / (2 * N - 2)
+        sp.solve(dynamics.equations()["invariant"].rhs, alpha * (2 * N - 2))[0]
+        / (2 * N - 2)
         - beta**2 / 2
     )
     step = sp.simplify(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
@@ -91,14 +99,16 @@ def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         of_gamma, gamma_rate, beta_rate = (
             e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
         )
-    speed = truncated(sp.expand(beta_rate / x), 2, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
+    speed = truncated(
+        sp.expand(beta_rate / x), 2, x
+    )  # 2 N^2 d beta/dt = (N d beta/dt) / x
     return shift, sp.expand(of_gamma), speed
 
 
 @cache
 def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
-    """Beta and gamma in the initial layer as functions of tau = t/N, to the given order in x (alpha
-    is O(x^2)).
+    """Beta and gamma in the initial layer as functions of tau = t/N, to the given order
+    in x (alpha is O(x^2)).
     """
     b, g = (sp.symbols(f"{name}_0:{order + 1}", cls=sp.Function) for name in ("b", "g"))
     of_beta = sum(b[k](tau) * x**k for k in range(1, order + 1))
@@ -115,26 +125,35 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
             # Linear: d(path)/dtau = factor path + rest, from 0.
             path = function(tau)
             factor, constant = right.coeff(path), right.subs(path, 0)
-            grown = sp.integrate(sp.expand(constant * sp.exp(-factor * tau)), tau, manual=True)
+            grown = sp.integrate(
+                sp.expand(constant * sp.exp(-factor * tau)), tau, manual=True
+            )
             known[path] = sp.expand(sp.exp(factor * tau) * (grown - grown.subs(tau, 0)))
             slope = known[path].diff(tau)
-            proved(vanishes(slope - right.subs(path, known[path])), "no solution of the layer")
+            proved(
+                vanishes(slope - right.subs(path, known[path])),
+                "no solution of the layer",
+            )
     return sp.expand(of_beta.subs(known)), sp.expand(of_gamma.subs(known))
 
 
 def crossing(curve: sp.Expr) -> sp.Expr:
-    """Time tau at which a polynomial in x, with coefficients in tau, reaches 1/2, to order x^2."""
+    """Time tau at which a polynomial in x, with coefficients in tau, reaches 1/2, to
+    order x^2.
+    """
     gap, c = curve - HALF, sp.Dummy("c")
     coefficients = sp.solve(gap.coeff(x, 0), tau)[0]
     for k in (1, 2):
-        value = sp.expand(truncated(gap.subs(tau, coefficients + c * x**k), k, x)).coeff(x, k)
+        value = sp.expand(
+            truncated(gap.subs(tau, coefficients + c * x**k), k, x)
+        ).coeff(x, k)
         coefficients += sp.simplify(sp.solve(value, c)[0]) * x**k
     return coefficients
 
 
 def integrated(polynomial: sp.Expr) -> sp.Expr:
-    """Integral from 0 to beta of a polynomial in beta and powers of E, by parts down to error
-    functions.
+    """Integral from 0 to beta of a polynomial in beta and powers of E, by parts down to
+    error functions.
 
     Raises
     ------
@@ -148,9 +167,15 @@ def integrated(polynomial: sp.Expr) -> sp.Expr:
             return beta ** (power + 1) / (power + 1)
         if power == 0:
             scale = sp.sqrt(sp.Abs(height) / 2)
-            return sp.sqrt(sp.pi) / (2 * scale) * (sp.erf if height < 0 else sp.erfi)(scale * beta)
+            return (
+                sp.sqrt(sp.pi)
+                / (2 * scale)
+                * (sp.erf if height < 0 else sp.erfi)(scale * beta)
+            )
         end = beta ** (power - 1) * sp.exp(height * beta**2 / 2) - int(power == 1)
-        return (end - ((power - 1) * part(power - 2, height) if power > 1 else 0)) / height
+        return (
+            end - ((power - 1) * part(power - 2, height) if power > 1 else 0)
+        ) / height
 
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(polynomial)):
@@ -170,11 +195,11 @@ def integral(b: sp.Expr) -> sp.Expr:
 
 @cache
 def slow_time() -> list[sp.Expr]:
-    """Coefficients of N^2, N and 1 in the time at which beta is reached on the slow manifold, as
-    functions of beta.
+    """Coefficients of N^2, N and 1 in the time at which beta is reached on the slow
+    manifold, as functions of beta.
 
-    The constant of integration is the delay by the initial layer, in which beta grows in proportion
-    to gamma instead of 1.
+    The constant of integration is the delay by the initial layer, in which beta grows
+    in proportion to gamma instead of 1.
     """
     speed = manifold()[2]
     # dt/d beta = 2 N^2 / speed = (1/(2 x^2)) / speed
@@ -183,9 +208,15 @@ def slow_time() -> list[sp.Expr]:
     # t = parts[0]/x^2 + parts[1]/x + parts[2] + delay, x = 1/(2N)
     slow = 4 * N**2 * parts[0] + 2 * N * parts[1] + parts[2]
     of_beta = layer()[0].subs(sp.exp(-tau), 0)  # after the initial layer
-    delay = sp.expand(truncated(tau - (slow / N).subs(N, in_x).subs(beta, of_beta), 1, x))
+    delay = sp.expand(
+        truncated(tau - (slow / N).subs(N, in_x).subs(beta, of_beta), 1, x)
+    )
     proved(not delay.has(tau, x), "layer and slow manifold do not match")
-    return [sp.expand(4 * parts[0]), sp.expand(2 * parts[1] + delay), sp.expand(parts[2])]
+    return [
+        sp.expand(4 * parts[0]),
+        sp.expand(2 * parts[1] + delay),
+        sp.expand(parts[2]),
+    ]
 
 
 def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
@@ -203,12 +234,16 @@ def time_of_alpha() -> sp.Expr:
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
-    return in_powers([sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)])
+    return in_powers(
+        [sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)]
+    )
 
 
 @cache
 def equations() -> Equations:
-    """Curves and emergence times, each to an order such that the next term vanishes as N grows."""
+    """Curves and emergence times, each to an order such that the next term vanishes as
+    N grows.
+    """
     given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
     early, late = "t of order N", "t >> N, beta of order 1"
 
@@ -236,10 +271,20 @@ def equations() -> Equations:
         gamma_slow=(gamma, lambda: sp.collect(spelled(1), x), new, late),
         slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
         slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),
-        T_gamma=(T_gamma, time_of_gamma, f"{TIMES}, Eq. (10), {new}", "next term O(1/N^2)"),
+        T_gamma=(
+            T_gamma,
+            time_of_gamma,
+            f"{TIMES}, Eq. (10), {new}",
+            "next term O(1/N^2)",
+        ),
         T_beta=(T_beta, time_of_beta, f"{TIMES}, Eq. (10), {new}", NEXT),
         T_alpha=(T_alpha, time_of_alpha, f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
-        T_beta_theta=(T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
+        T_beta_theta=(
+            T_beta_theta,
+            leading,
+            f"{new}: threshold theta for beta",
+            "next term O(N)",
+        ),
         T_alpha_theta=(
             T_alpha_theta,
             lambda: leading().subs(theta, sp.sqrt(2 * theta)),

@@ -1,10 +1,12 @@
-"""The network on orthonormal data, stated once: all nineteen pseudo-parameters, or some of them.
+"""The network on orthonormal data, stated once: all nineteen pseudo-parameters, or some
+of them.
 
-Rows are addressed as ("item", k), ("label", k) and ("query", q). Only three properties of the data
-are used, all from Assumption 7: tokens are orthonormal, positional codes are orthonormal, and codes
-are orthogonal to swapped codes. The context may end in a burst: its last B pairs have the same two
-tokens and are the queried one. `theory.statement` derives scores, attention and loss from it, for
-any queried pair and both masks.
+Rows are addressed as ("item", k), ("label", k) and ("query", q). Only three properties
+of the data are used, all from Assumption 7: tokens are orthonormal, positional codes
+are orthonormal, and codes are orthogonal to swapped codes. The context may end in a
+burst: its last B pairs have the same two tokens and are the queried one.
+`theory.statement` derives scores, attention and loss from it, for any queried pair and
+both masks.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +18,21 @@ import sympy as sp
 from theory.equations.equation import Equation, table
 from theory.induction_heads import structure
 from theory.induction_heads.structure import HEAD
-from theory.induction_heads.symbols import N, P, Q, S, T, Z_q, beta, d, k, l, q, ref, squared_error
+from theory.induction_heads.symbols import (
+    N,
+    P,
+    Q,
+    S,
+    T,
+    Z_q,
+    beta,
+    d,
+    k,
+    l,
+    q,
+    ref,
+    squared_error,
+)
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
 from theory.statement.derivation.derived import Derived, derive
 from theory.statement.words.tree import Node, Term, node
@@ -24,8 +40,12 @@ from theory.statement.words.tree import Node, Term, node
 ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
 MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
 ENDS = {"strict": "", "inclusive": "_inclusive"}  # of names of equations
-RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
-KEYS = {  # rows by what they are to the query; those of pair 1 retrieve nothing under a strict mask
+RETRIEVED = (
+    2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
+)
+# rows by what they are to the query; those of pair 1 retrieve nothing under a strict
+# mask
+KEYS = {
     "earlier_item": ("item", q - d),
     "earlier_label": ("label", q - d),
     "own_item": ("item", q),
@@ -45,12 +65,12 @@ def number(kind: str, pair: sp.Expr) -> sp.Expr:
 
 
 def overlap(kind: str, kernel: str, row: Row, column: Row) -> Node:
-    """Inner product of the tokens, or of the codes with the kernel I or M between them, of two
-    rows.
+    """Inner product of the tokens, or of the codes with the kernel I or M between them,
+    of two rows.
 
-    The query has the token of item q and no code. A label carries its pair's code times M, an
-    involution: with an odd number of M a code meets a swapped code, whose inner product vanishes.
-    All pairs of a burst have the same tokens, each has its own code.
+    The query has the token of item q and no code. A label carries its pair's code times
+    M, an involution: with an odd number of M a code meets a swapped code, whose inner
+    product vanishes. All pairs of a burst have the same tokens, each has its own code.
     """
     if row[1].sort != column[1].sort:
         return node(0)
@@ -72,12 +92,13 @@ class Network:
     ----------
     mask : {'strict', 'inclusive'}
     names : mapping of str to str
-        Pseudo-parameters that are present, and what they are called; the others are zero.
+        Pseudo-parameters that are present, and what they are called; the others are
+        zero.
     place : Expr
         Pair that is queried.
     burst : Expr, optional
-        Right pairs that end the context, in place of one pair anywhere; those before them are then
-        addressed by `row`, and they by `right_row`.
+        Right pairs that end the context, in place of one pair anywhere; those before
+        them are then addressed by `row`, and they by `right_row`.
     """
 
     def __init__(
@@ -87,7 +108,11 @@ class Network:
         self.pair = sort("pair", others, ordered=True)
         self.right = None if burst is None else sort(RIGHT, burst, ordered=True)
         self.sorts = [self.pair] if self.right is None else [self.pair, self.right]
-        self.query = self.row("query", place) if burst is None else self.right_row("query", burst)
+        self.query = (
+            self.row("query", place)
+            if burst is None
+            else self.right_row("query", burst)
+        )
         present = (p for p in structure.pseudo_parameters() if p.name in names)
         self.weights = {p: weight(names[p.name])[()] for p in present}
 
@@ -104,7 +129,10 @@ class Network:
         kind, number = row
         same = ["item"] * (kind == "label") + [kind] * self.to_itself
         before = self.sorts[: 1 + self.sorts.index(number.sort)]
-        ends = [{"below": number} if s is before[-1] and kind != "query" else {} for s in before]
+        ends = [
+            {"below": number} if s is before[-1] and kind != "query" else {}
+            for s in before
+        ]
         pairs, *burst = (
             total(lambda l: entry(("item", l)) + entry(("label", l)), s, **end)
             for s, end in zip(before, ends, strict=True)
@@ -117,10 +145,15 @@ class Network:
         def product(p: structure.Pseudo) -> Node:
             inner = partial(overlap, structure.BLOCKS[matrix][0][p.row], p.kernel)
             return self.block(
-                p.column, column, lambda c: self.block(p.row, row, lambda b: inner(b, c))
+                p.column,
+                column,
+                lambda c: self.block(p.row, row, lambda b: inner(b, c)),
             )
 
-        return sum((w * product(p) for p, w in self.weights.items() if p.matrix == matrix), node(0))
+        return sum(
+            (w * product(p) for p, w in self.weights.items() if p.matrix == matrix),
+            node(0),
+        )
 
     def first_attention(self, row: Row, column: Row) -> Node:
         """Softmax weight of the first layer."""
@@ -133,7 +166,9 @@ class Network:
             return entry(row)
         return self.visible(row, lambda c: self.first_attention(row, c) * entry(c))
 
-    def depending(self, entry: Callable[[Row], Node], kind: str, i: sp.Expr, j: sp.Expr) -> sp.Expr:
+    def depending(
+        self, entry: Callable[[Row], Node], kind: str, i: sp.Expr, j: sp.Expr
+    ) -> sp.Expr:
         """A number that depends on the row of pair i only by whether it is pair j."""
         same, other = (value(entry(self.row(kind, place))) for place in (j, j + d))
         return sp.together(other + (same - other) * sp.KroneckerDelta(i, j))
@@ -143,16 +178,19 @@ class Network:
         return self.score("W2", self.query, row)
 
     def key_scores(self) -> dict[str, sp.Expr]:
-        """Scores by kind of row; the first row is one of its own if it retrieves nothing."""
+        """Scores by kind of row; the first row is one of its own if it retrieves
+        nothing.
+        """
         missing = "first" if self.to_itself else "query"
         rows = {name: self.row(*row) for name, row in KEYS.items() if name != missing}
         return {name: value(self.key_score(row)) for name, row in rows.items()}
 
     def normaliser_and_loss(self) -> tuple[Node, Node]:
-        """Normaliser of the query's attention, and the loss, if only gamma_3 writes out.
+        """Normaliser of the query's attention, and the loss, if only gamma_3 writes
+        out.
 
-        The output is gamma_3 times the attention-weighted mean of the tokens. The query has the
-        token of item q, so that their two weights add before squaring.
+        The output is gamma_3 times the attention-weighted mean of the tokens. The query
+        has the token of item q, so that their two weights add before squaring.
         """
         (gamma,) = (w for p, w in self.weights.items() if p.matrix == "W3")
 
@@ -160,14 +198,20 @@ class Network:
             return exp(self.key_score((kind, number)))
 
         def squares(l: Term) -> Node:
-            again = overlap(structure.TOKEN, "I", ("item", l), self.query) * weight(*self.query)
-            return (weight("item", l) + self.to_itself * again) ** 2 + weight("label", l) ** 2
+            again = overlap(structure.TOKEN, "I", ("item", l), self.query) * weight(
+                *self.query
+            )
+            return (weight("item", l) + self.to_itself * again) ** 2 + weight(
+                "label", l
+            ) ** 2
 
         every = self.visible(self.query, lambda row: weight(*row))
         right = weight("label", self.query[1])
         squared = total(squares, self.pair)
         if self.right is not None:  # one item and one label, again and again
-            items, right = (total(partial(weight, x), self.right) for x in ("item", "label"))
+            items, right = (
+                total(partial(weight, x), self.right) for x in ("item", "label")
+            )
             squared += (items + self.to_itself * weight(*self.query)) ** 2 + right**2
         return every, 1 - 2 * gamma * right / every + gamma**2 * squared / every**2
 
@@ -177,8 +221,8 @@ def value(number: Node) -> sp.Expr:
     return derive(statement(number), confirmed=False).loss
 
 
-# Scores, attention and loss when only alpha, beta and gamma are nonzero (B.3), for any queried
-# pair and both masks
+# Scores, attention and loss when only alpha, beta and gamma are nonzero (B.3), for any
+# queried pair and both masks
 
 THREE = "only alpha_3, beta_2, gamma_3 differ from zero"
 SHORT = {full: short for short, full in HEAD.items()}
@@ -186,18 +230,22 @@ SHORT = {full: short for short, full in HEAD.items()}
 
 @cache
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores divided by beta: of rows before the queried pair, of its item and label, of the rows d
-    pairs later, and of the query.
+    """Scores divided by beta: of rows before the queried pair, of its item and label,
+    of the rows d pairs later, and of the query.
     """
     scores = Network(mask, SHORT).key_scores()
-    return {name: score / beta for name, score in scores.items() if name != "first"}  # as earlier
+    return {
+        name: score / beta for name, score in scores.items() if name != "first"
+    }  # as earlier
 
 
 @cache
 def derived(mask: str = "strict", place: Any = q) -> Derived:
     """Loss of a queried pair, and its normalisation Z_q."""
     normaliser, loss = Network(mask, SHORT, place).normaliser_and_loss()
-    return derive(statement(loss, name="induction_heads", observables={Z_q.name: normaliser}))
+    return derive(
+        statement(loss, name="induction_heads", observables={Z_q.name: normaliser})
+    )
 
 
 def of_later(expr: sp.Expr) -> sp.Expr:
@@ -249,7 +297,10 @@ def attention_equations() -> dict[str, Equation]:
                 Q[last, number("label", q)],
                 sp.exp(beta * scores["own_label"]) / Z_q,
             ),
-            "loss_query": (squared_error, of_later(made.loss.xreplace({normaliser: Z_q}))),
+            "loss_query": (
+                squared_error,
+                of_later(made.loss.xreplace({normaliser: Z_q})),
+            ),
         }
         keys |= {f"{name}{end}": row for name, row in query.items()}
         by_name |= table(ref("B.3"), *given, status="exact", **first)

@@ -1,5 +1,5 @@
-"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure; curves of
-a training run.
+"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and
+figure; curves of a training run.
 """
 
 import math
@@ -10,13 +10,19 @@ import sympy as sp
 import xarray as xr
 
 from theory import Onset, of_onset, until
-from theory.dynamics import prediction
 from theory.call import scope
+from theory.dynamics import prediction
 from theory.induction_heads import drop, dynamics, emergence, expansions
 from theory.induction_heads.all_weights import burst, descent, scores
 from theory.induction_heads.all_weights.running import NAMES
 from theory.induction_heads.network import SHORT
-from theory.induction_heads.parameters import ALL, DESCENT, EMERGENCE, PROJECTED, Parameters
+from theory.induction_heads.parameters import (
+    ALL,
+    DESCENT,
+    EMERGENCE,
+    PROJECTED,
+    Parameters,
+)
 from theory.induction_heads.structure import HEAD
 
 # Emergence times for Parameters, and predicted curves of a training run
@@ -26,9 +32,9 @@ from theory.induction_heads.structure import HEAD
 def all_weights_times(p: Parameters) -> dict[str, float]:
     """Emergence times with all weights trained, for the data, query and mask of ``p``.
 
-    Exact for orthonormal data. On Gaussian data to leading order in 1/D, i.e. without fluctuations
-    of inner products. Times in ``t``, keys as in `all_weights.descent.times`; infinite if not
-    reached before the drop.
+    Exact for orthonormal data. On Gaussian data to leading order in 1/D, i.e. without
+    fluctuations of inner products. Times in ``t``, keys as in
+    `all_weights.descent.times`; infinite if not reached before the drop.
     """
     speed, pace = descent.rates(p.data, p.dimension)
     times = descent.times(p.N, p.query, p.mask, right=p.B, speed=speed)
@@ -40,8 +46,8 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
-    """Predict a training run: population gradient descent of all weights with the students' step,
-    starting from zero for every seed.
+    """Predict a training run: population gradient descent of all weights with the
+    students' step, starting from zero for every seed.
 
     Parameters
     ----------
@@ -50,27 +56,35 @@ def predict(
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
     until : float, optional
-        Length of the curve without runs, in ``t`` (also ``t=``); ``p.steps`` by default.
+        Length of the curve without runs, in ``t`` (also ``t=``); ``p.steps`` by
+        default.
 
     Returns
     -------
     Dataset
-        ``alpha``, ``beta``, ``gamma`` and ``loss`` over ``t`` (unit-rate flow on the summed loss).
+        ``alpha``, ``beta``, ``gamma`` and ``loss`` over ``t`` (unit-rate flow on the
+        summed loss).
 
     Raises
     ------
     ParameterError
-        If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
-        weights), or if the runs were trained with other parameters.
+        If the closed flow does not apply (data not orthonormal, every pair queried in
+        turn, fewer weights), or if the runs were trained with other parameters.
     """
     steps, clock = prediction.clock(p, runs, until)
     of = descent.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        path = descent.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)[steps]
+        path = descent.euler(
+            p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B
+        )[steps]
         losses = [of(x)[0] for x in path]
-        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
-        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
+        curves = {
+            short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()
+        }
+        return xr.Dataset(
+            curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)}
+        )
 
     return prediction.finite(p, follow).assign_attrs(
         kind="theory",
@@ -101,22 +115,23 @@ ROLES = {
 @until("t")
 @scope.pointwise(EMERGENCE)
 def onset(p: Parameters, until: float | None = None) -> Onset:
-    """Emergence times and curves for the trained parameters: three pseudo-parameters, or all
-    weights.
+    """Emergence times and curves for the trained parameters: three pseudo-parameters,
+    or all weights.
 
     Parameters
     ----------
     p : Parameters
         Trained weights, data and query.
     until : float, optional
-        Length of the curves in ``t`` (also ``t=``); by default 1.25 times the latest emergence (for
-        all weights they end at the drop).
+        Length of the curves in ``t`` (also ``t=``); by default 1.25 times the latest
+        emergence (for all weights they end at the drop).
 
     Returns
     -------
     Onset
-        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t`` (unit rate for
-        normalised vectors, loss summed over D); infinite if never reached.
+        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t``
+        (unit rate for normalised vectors, loss summed over D); infinite if never
+        reached.
     """
     return _three(p, until) if p.trained in PROJECTED else _all(p)
 
@@ -191,15 +206,17 @@ emergence_times = of_onset(onset)
 
 
 def curves(N: int, end: float) -> dict[str, xr.Dataset]:
-    """Pseudo-parameters and loss over ``t`` up to ``end``, and the slow manifold if there is
-    one.
+    """Pseudo-parameters and loss over ``t`` up to ``end``, and the slow manifold if
+    there is one.
     """
     curve = emergence.Path(N).curve(end)
     if N == 1:
         return {FLOW: curve}
     beta = np.linspace(0, 1.5, 200)
     slow = {
-        name: expansions.equations()[name].evaluate({"N": N, "x": 1 / (2 * N), "beta": beta})
+        name: expansions.equations()[name].evaluate(
+            {"N": N, "x": 1 / (2 * N), "beta": beta}
+        )
         for name in ("slow_time", "alpha_slow", "gamma_slow")
     }
     approximate = xr.Dataset(
@@ -214,8 +231,8 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Pseudo-parameters over the time left before the drop, and the loss around the drop; over time
-    itself where the loss does not drop.
+    """Pseudo-parameters over the time left before the drop, and the loss around the
+    drop; over time itself where the loss does not drop.
     """
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
@@ -224,7 +241,9 @@ def draw(result: Onset, axes: Any) -> None:
     name, curve = next(iter(drawn.items()))
     drops = drop <= float(curve.t[-1])
     before = curve.sel(t=curve.t < drop) if drops else curve
-    for k, ((short, letter), mark) in enumerate(zip(SYMBOLS.items(), "osD", strict=True)):
+    for k, ((short, letter), mark) in enumerate(
+        zip(SYMBOLS.items(), "osD", strict=True)
+    ):
         left.plot(
             drop - before.t if drops else before.t,
             before[short],
@@ -238,9 +257,14 @@ def draw(result: Onset, axes: Any) -> None:
         slow = drawn[SLOW]
         slow = slow.sel(t=(slow.t > 5 * result.numbers["N"]) & (slow.t < drop))
         for k, short in enumerate(SYMBOLS):
-            left.plot(drop - slow.t, slow[short], "k--", lw=0.9, label=None if k else SLOW)
+            left.plot(
+                drop - slow.t, slow[short], "k--", lw=0.9, label=None if k else SLOW
+            )
     left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
-    left.set(ylabel="parameter", ylim=(0, 1.05 * float(before[list(SYMBOLS)].to_array().max())))
+    left.set(
+        ylabel="parameter",
+        ylim=(0, 1.05 * float(before[list(SYMBOLS)].to_array().max())),
+    )
     if drops:
         falls = curve.t[(curve.loss < 0.95 * curve.loss[0]) & (curve.loss > 0.5)]
         around = 1.5 * (drop - float(falls[0])) if falls.size else 0.1 * drop
@@ -253,8 +277,12 @@ def draw(result: Onset, axes: Any) -> None:
             xlabel=r"time left, $T_\mathrm{drop} - t$ (unit rate, summed loss)",
         )
         right.plot(close.t - drop, close.loss, color="C3", label=name)
-        right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {said}$")
-        right.set(xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, after))
+        right.plot(
+            [0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {said}$"
+        )
+        right.set(
+            xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, after)
+        )
     else:
         left.set(xlabel="training time $t$ (unit rate, summed loss)")
         right.plot(curve.t, curve.loss, color="C3", label=name)

@@ -1,4 +1,6 @@
-"""Parameters of the induction-head model, used by the theory and the disentangled students."""
+"""Parameters of the induction-head model, used by the theory and the disentangled
+students.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,20 +9,28 @@ import numpy as np
 
 from theory import Limit, Scope, only
 from theory.call import scope
-from theory.call.parameters import BaseParameters, ParameterError, Preset, Stepped, parameter
+from theory.call.parameters import (
+    BaseParameters,
+    ParameterError,
+    Preset,
+    Stepped,
+    parameter,
+)
 
 LAST = dict(data="orthonormal", query="last")
-LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
+LARGEST_N = (
+    10**7
+)  # beyond it, double precision does not resolve the O(1) terms of emergence times
 
 
 @dataclass(frozen=True)
 class Parameters(Stepped):
-    """Task, architecture and training of the disentangled transformer (musat2025, Secs. 3 and 6,
-    Apps. C, D, F).
+    """Task, architecture and training of the disentangled transformer (musat2025, Secs.
+    3 and 6, Apps. C, D, F).
 
-    The three-parameter theory depends on ``N`` only. Its time ``t`` is that of gradient flow at
-    unit rate in the three parameters, on the loss SUMMED over the D coordinates. `time_per_step`
-    converts training steps to ``t``.
+    The three-parameter theory depends on ``N`` only. Its time ``t`` is that of gradient
+    flow at unit rate in the three parameters, on the loss SUMMED over the D
+    coordinates. `time_per_step` converts training steps to ``t``.
 
     Raises
     ------
@@ -29,8 +39,12 @@ class Parameters(Stepped):
     """
 
     PRESETS = {
-        "structure": Preset("Figs. 3 and 6-8 of the paper (App. C): all weights.", N=4, D=16),
-        "ablation": Preset("Fig. 4 of the paper (App. D).", D=32, batch_size=256, steps=2000),
+        "structure": Preset(
+            "Figs. 3 and 6-8 of the paper (App. C): all weights.", N=4, D=16
+        ),
+        "ablation": Preset(
+            "Fig. 4 of the paper (App. D).", D=32, batch_size=256, steps=2000
+        ),
         "emergence": Preset(
             "Fig. 5 of the paper (App. F): three numbers, orthonormal data, the last pair queried.",
             **dict(D=256, trained="three", eta=100.0, batch_size=64),
@@ -44,7 +58,10 @@ class Parameters(Stepped):
     }
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(
-        None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2
+        None,
+        "dimension of items, labels and positions; none is 2 N",
+        low=2,
+        multiple_of=2,
     )
     trained: str = parameter(
         "all",
@@ -53,7 +70,9 @@ class Parameters(Stepped):
         choices=("all", "nineteen", "projected", "three"),
     )
     data: str = parameter(
-        "gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal")
+        "gaussian",
+        "law of items, labels and positions",
+        choices=("gaussian", "orthonormal"),
     )
     query: str = parameter(
         "uniform",
@@ -65,13 +84,18 @@ class Parameters(Stepped):
         "causal mask: without or with the position itself",
         choices=("strict", "inclusive"),
     )
-    loss: str = parameter("mean", "squared error over the D coordinates", choices=("mean", "sum"))
+    loss: str = parameter(
+        "mean", "squared error over the D coordinates", choices=("mean", "sum")
+    )
     eta: float = parameter(1.0, "learning rate", above=0)
     batch_size: int = parameter(512, "fresh sequences per step", low=1)
     steps: int = parameter(400, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
     B: int = parameter(
-        1, "right pairs: the context ends in so many copies of the queried one", low=1, later=True
+        1,
+        "right pairs: the context ends in so many copies of the queried one",
+        low=1,
+        later=True,
     )
 
     def __post_init__(self) -> None:
@@ -104,9 +128,10 @@ class Parameters(Stepped):
     def time_per_step(self) -> float:
         """Time ``t`` of the three-parameter flow in one training step.
 
-        ``eta * D^(-[matrices are trained] - [mean loss])``: a pseudo-parameter multiplies a matrix
-        of squared norm D, so a step of the matrices moves it D times less than a step of the
-        parameter itself; a mean over the D coordinates divides the gradient by D once more.
+        ``eta * D^(-[matrices are trained] - [mean loss])``: a pseudo-parameter
+        multiplies a matrix of squared norm D, so a step of the matrices moves it D
+        times less than a step of the parameter itself; a mean over the D coordinates
+        divides the gradient by D once more.
         """
         return self.eta / self.dimension**self._powers
 
@@ -123,8 +148,8 @@ class Parameters(Stepped):
 
 @dataclass(frozen=True)
 class StandardParameters(BaseParameters):
-    """Sizes and training of the standard transformer; by default as in App. E, with some sizes
-    reduced for a CPU.
+    """Sizes and training of the standard transformer; by default as in App. E, with
+    some sizes reduced for a CPU.
 
     Raises
     ------
@@ -134,7 +159,9 @@ class StandardParameters(BaseParameters):
 
     PRESETS = {
         "small": Preset("Trains in a minute on a CPU."),
-        "paper": Preset("Sizes of App. E of the paper, for a GPU.", D=2048, batch_size=512),
+        "paper": Preset(
+            "Sizes of App. E of the paper, for a GPU.", D=2048, batch_size=512
+        ),
     }
     D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
     vocabulary: int = parameter(32, "tokens", low=2)
@@ -163,7 +190,13 @@ class StandardParameters(BaseParameters):
 
 LEAST_D = 32  # there the drop is 1.6% later than leading order in 1/D says, at N = 16
 PROJECTED = ("three", "projected")
-TIME = ("loss", "eta", "batch_size", "steps", "eval_every")  # the unit of time, noise, measurement
+TIME = (
+    "loss",
+    "eta",
+    "batch_size",
+    "steps",
+    "eval_every",
+)  # the unit of time, noise, measurement
 ORTHONORMAL = only("data", "orthonormal")
 BURSTS = Limit(
     "B",
@@ -237,7 +270,14 @@ PLATEAU = Scope(
 EMERGENCE = Scope(
     "the theory of emergence",
     "all weights, or three numbers",
-    (only("trained", "all", *PROJECTED), DATA_OR_ALL, LAST_OR_ALL, STRICT_OR_ALL, LARGE_D, BURSTS),
+    (
+        only("trained", "all", *PROJECTED),
+        DATA_OR_ALL,
+        LAST_OR_ALL,
+        STRICT_OR_ALL,
+        LARGE_D,
+        BURSTS,
+    ),
     TIME,
 )
 SCOPES = {"emergence": EMERGENCE, "three": THREE, "all": ALL, "descent": DESCENT}

@@ -1,10 +1,10 @@
-"""Definition of the model (Sec. 3, A.3), and Theorem 1 by computation: which weights can become
-nonzero (Sec. 4, App. A).
+"""Definition of the model (Sec. 3, A.3), and Theorem 1 by computation: which weights
+can become nonzero (Sec. 4, App. A).
 
-Items and labels may be rotated together by any orthogonal E, and codes by any F = diag(e, e) or
-antidiag(e, e) with e orthogonal, as such F commute with M. The population gradient commutes with
-both, so each of its blocks lies in a commutant. Signed permutations suffice; they form a finite
-group, so that the calculation is exact.
+Items and labels may be rotated together by any orthogonal E, and codes by any F =
+diag(e, e) or antidiag(e, e) with e orthogonal, as such F commute with M. The population
+gradient commutes with both, so each of its blocks lies in a commutant. Signed
+permutations suffice; they form a finite group, so that the calculation is exact.
 """
 
 import itertools
@@ -49,8 +49,8 @@ from theory.induction_heads.symbols import (
 
 # Definition of the model
 #
-# Rows: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half of a row is
-# the token, the second its positional code. Row vectors throughout.
+# Rows: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half of
+# a row is the token, the second its positional code. Row vectors throughout.
 
 X = array("X", means="token and position of the rows side by side: 2 D columns")
 last = symbol(
@@ -60,9 +60,7 @@ last = symbol(
     integer=True,
     nonnegative=True,
 )
-MASK = (
-    "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
-)
+MASK = "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
 
 
 def softmax(score: sp.IndexedBase) -> sp.Expr:
@@ -87,16 +85,28 @@ def definitions() -> Equations:
         item_token=(X_token[2 * k - 1, m], a[k, m], "Eq. (3)"),
         item_position=(X_position[2 * k - 1, m], code[k, m], "Eq. (3)"),
         label_token=(X_token[2 * k, m], b[k, m], "Eq. (3)"),
-        label_position=(X_position[2 * k, m], sp.Sum(code[k, n] * M[n, m], (n, 1, D)), "Eq. (3)"),
+        label_position=(
+            X_position[2 * k, m],
+            sp.Sum(code[k, n] * M[n, m], (n, 1, D)),
+            "Eq. (3)",
+        ),
         query_token=(X_token[end, m], a[q, m], "Eq. (4)"),
         query_position=(X_position[end, m], sp.S.Zero, "Eq. (4)"),
         target=(y[m], b[q, m], "Eq. (4)"),
         scores_1=(S[i, j], bilinear(X, W1, 2 * D), "Eq. (1), A.4"),
         attention_1=(T[i, j], softmax(S), "Eq. (1), A.4", MASK),
-        retrieved_1=(U[i, 2 * D + m], sp.Sum(T[i, j] * X[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        retrieved_1=(
+            U[i, 2 * D + m],
+            sp.Sum(T[i, j] * X[j, m], (j, 1, last)),
+            "Eq. (1), A.4",
+        ),
         scores_2=(P[i, j], bilinear(U, W2, 4 * D), "Eq. (1), A.4"),
         attention_2=(Q[i, j], softmax(P), "Eq. (1), A.4", MASK),
-        retrieved_2=(V[i, 4 * D + m], sp.Sum(Q[i, j] * U[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        retrieved_2=(
+            V[i, 4 * D + m],
+            sp.Sum(Q[i, j] * U[j, m], (j, 1, last)),
+            "Eq. (1), A.4",
+        ),
         output=(output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), "Eq. (1), A.3"),
         squared_error=(
             squared_error,
@@ -114,16 +124,21 @@ BLOCKS = {
     "W3": ((TOKEN, POSITION) * 4, (TOKEN,)),
 }
 NAMES = {"W1": "alpha", "W2": "beta", "W3": "gamma"}
-# The pseudo-parameters of an induction head, by their names in the flow of three numbers.
+# The pseudo-parameters of an induction head, by their names in the flow of three
+# numbers.
 HEAD = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}
 ARRAYS = {"W1": W1, "W2": W2, "W3": W3}
 EQUATION = {"W1": "Eq. (6)", "W2": "Eq. (7)", "W3": "Eq. (8)"}
-ASSUMED = ("zero start", "population gradient", "law of the data invariant under E and F")
+ASSUMED = (
+    "zero start",
+    "population gradient",
+    "law of the data invariant under E and F",
+)
 
 
 class Pseudo(NamedTuple):
-    """One pseudo-parameter: block (row, column) of a weight matrix, counted from 0, and the matrix
-    (I or M) that it multiplies.
+    """One pseudo-parameter: block (row, column) of a weight matrix, counted from 0, and
+    the matrix (I or M) that it multiplies.
     """
 
     name: str
@@ -135,14 +150,19 @@ class Pseudo(NamedTuple):
 
 @cache
 def pseudo_parameters() -> tuple[Pseudo, ...]:
-    """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from the
-    commutants of the blocks.
+    """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from
+    the commutants of the blocks.
     """
-    kernels = {kinds: commutant(*kinds) for kinds in itertools.product((TOKEN, POSITION), repeat=2)}
+    kernels = {
+        kinds: commutant(*kinds)
+        for kinds in itertools.product((TOKEN, POSITION), repeat=2)
+    }
     names = []
     for matrix, (rows, columns) in BLOCKS.items():
         number = itertools.count(1)
-        for (row, left), (column, right) in itertools.product(enumerate(rows), enumerate(columns)):
+        for (row, left), (column, right) in itertools.product(
+            enumerate(rows), enumerate(columns)
+        ):
             names += [
                 Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, row, column, k)
                 for k in kernels[left, right]
@@ -153,12 +173,14 @@ def pseudo_parameters() -> tuple[Pseudo, ...]:
 def reachable() -> tuple[str, ...]:
     """Names of the pseudo-parameters that can become nonzero.
 
-    The loss depends on one row of second-layer scores, that of the query. Row block i of W2
-    multiplies block i of the query's row, and block 2 of that row, the query's positional code, is
-    zero.
+    The loss depends on one row of second-layer scores, that of the query. Row block i
+    of W2 multiplies block i of the query's row, and block 2 of that row, the query's
+    positional code, is zero.
     """
     dead = {1} if definitions()["query_position"].rhs == 0 else set()
-    return tuple(p.name for p in pseudo_parameters() if not (p.matrix == "W2" and p.row in dead))
+    return tuple(
+        p.name for p in pseudo_parameters() if not (p.matrix == "W2" and p.row in dead)
+    )
 
 
 def signed_permutations(size: int) -> Iterable[np.ndarray]:
@@ -175,18 +197,22 @@ def swap(D: int) -> np.ndarray:
 
 @cache
 def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
-    """Signed permutations that leave the distribution of tokens, or of positions, invariant."""
+    """Signed permutations that leave the distribution of tokens, or of positions,
+    invariant.
+    """
     if kind == TOKEN:
         return tuple(signed_permutations(D))
     corners = (np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
-    return tuple(np.kron(corner, e) for corner in corners for e in signed_permutations(D // 2))
+    return tuple(
+        np.kron(corner, e) for corner in corners for e in signed_permutations(D // 2)
+    )
 
 
 def averages(left: str, right: str, D: int) -> np.ndarray:
     """Sum of E^T A F over the group for every matrix unit A; exact integers.
 
-    Each row is one flattened sum. If both sides are of the same kind they are rotated by the same
-    element; otherwise by independent ones, and the sum factorises.
+    Each row is one flattened sum. If both sides are of the same kind they are rotated
+    by the same element; otherwise by independent ones, and the sum factorises.
     """
     a, b = np.array(group(left, D)), np.array(group(right, D))
     if left == right:
@@ -225,12 +251,16 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
 
 
 def dimension(D: int) -> Fraction:
-    """Dimension of the space of invariant (W1, W2, W3), by the character formula: an average over
-    the group that is exactly an integer.
+    """Dimension of the space of invariant (W1, W2, W3), by the character formula: an
+    average over the group that is exactly an integer.
     """
-    trace = {kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)}
+    trace = {
+        kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)
+    }
     mean = {kind: Fraction(sum(v), len(v)) for kind, v in trace.items()}
-    square = {kind: Fraction(sum(x * x for x in v), len(v)) for kind, v in trace.items()}
+    square = {
+        kind: Fraction(sum(x * x for x in v), len(v)) for kind, v in trace.items()
+    }
     total = Fraction(0)
     for rows, columns in BLOCKS.values():
         for left, right in itertools.product(rows, columns):
@@ -249,12 +279,20 @@ def equations() -> Equations:
         entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
         place = (matrix, row, column)
         blocks[place] = blocks.get(place, sp.S.Zero) + entry
-    still = [symbol(p.name, real=True) for p in pseudo_parameters() if p.name not in reachable()]
+    still = [
+        symbol(p.name, real=True)
+        for p in pseudo_parameters()
+        if p.name not in reachable()
+    ]
     rows = {}
     for (matrix, row, column), entry in blocks.items():
         places = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
         moving = entry.subs(dict.fromkeys(still, 0))
         note = "" if moving == entry else ", sharpened: stays zero for all time"
         name = f"{matrix}_{''.join(map(str, places))}"
-        rows[name] = ARRAYS[matrix][*places, m, n], moving, f"Theorem 1, {EQUATION[matrix]}{note}"
+        rows[name] = (
+            ARRAYS[matrix][*places, m, n],
+            moving,
+            f"Theorem 1, {EQUATION[matrix]}{note}",
+        )
     return table(ref, *ASSUMED, status="exact", **rows)

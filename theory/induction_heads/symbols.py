@@ -5,38 +5,59 @@ from theory.symbols.notation import array, symbol
 # Sizes and places
 N = symbol("N", means="item-label pairs in the context", integer=True, positive=True)
 D = symbol(
-    "D", means="dimension of items, labels and positional codes, even", integer=True, positive=True
+    "D",
+    means="dimension of items, labels and positional codes, even",
+    integer=True,
+    positive=True,
 )
-B = symbol("B", means="right pairs, at the end of the context", integer=True, positive=True)
-mean_B = symbol("mean_B", r"\langle B\rangle", "mean number of right pairs", positive=True)
+B = symbol(
+    "B", means="right pairs, at the end of the context", integer=True, positive=True
+)
+mean_B = symbol(
+    "mean_B", r"\langle B\rangle", "mean number of right pairs", positive=True
+)
 mean_B2 = symbol("mean_B2", r"\langle B^{2}\rangle", "its mean square", positive=True)
 q = symbol("q", means="pair that is queried", integer=True, positive=True)
 k, l = (symbol(x, means="a pair", integer=True, positive=True) for x in "kl")
 d = symbol("d", means="distance of a pair", integer=True, positive=True)
-i, j = (symbol(x, means="a row of the sequence", integer=True, positive=True) for x in "ij")
+i, j = (
+    symbol(x, means="a row of the sequence", integer=True, positive=True) for x in "ij"
+)
 m, n = (symbol(x, means="a coordinate", integer=True, positive=True) for x in "mn")
 
 # Weights and training
 t = symbol(
-    "t", means="training time: unit rate on the parameters, loss summed over D", nonnegative=True
+    "t",
+    means="training time: unit rate on the parameters, loss summed over D",
+    nonnegative=True,
 )
 tau = symbol("tau", means="t / N", real=True)
 alpha = symbol("alpha", means="first layer: from a label to its item", real=True)
-beta = symbol("beta", means="second layer: from the query to the label of its item", real=True)
+beta = symbol(
+    "beta", means="second layer: from the query to the label of its item", real=True
+)
 gamma = symbol("gamma", means="output: size of what is retrieved", real=True)
 squared_error = symbol(
     "squared_error", r"\mathcal{L}", "loss: squared error summed over D", real=True
 )
 
 # Abbreviations of App. B.4
-G = symbol("G", means="normaliser of the last label's attention, first layer", positive=True)
+G = symbol(
+    "G", means="normaliser of the last label's attention, first layer", positive=True
+)
 F = symbol("F", means="number of wrong rows, 2 N - 1", positive=True)
-p = symbol("p", means="attention of a label on its own item, first layer", positive=True)
+p = symbol(
+    "p", means="attention of a label on its own item, first layer", positive=True
+)
 s = symbol(
-    "s", means="unnormalised attention of the query on the right label, second layer", positive=True
+    "s",
+    means="unnormalised attention of the query on the right label, second layer",
+    positive=True,
 )
 r = symbol("r", means="normaliser of that attention", positive=True)
-Z_q = symbol("Z_q", means="normaliser of the query's second-layer attention", positive=True)
+Z_q = symbol(
+    "Z_q", means="normaliser of the query's second-layer attention", positive=True
+)
 
 # Asymptotics
 x = symbol("x", means="1 / (2 N)", positive=True)

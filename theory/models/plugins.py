@@ -1,5 +1,5 @@
-"""Models of other installed packages: found by their entry points; what cannot be used is reported
-and left out.
+"""Models of other installed packages: found by their entry points; what cannot be used
+is reported and left out.
 """
 
 import contextlib
@@ -15,7 +15,9 @@ from typing import Any
 from theory.call.parameters import ParameterError, error_summary
 from theory.models.registry import OWN, Model
 
-GROUP = "solvable_transformers.models"  # entry point group of packages that provide a model
+GROUP = (
+    "solvable_transformers.models"  # entry point group of packages that provide a model
+)
 
 
 def leave_out(what: str, error: BaseException) -> None:
@@ -26,8 +28,8 @@ def leave_out(what: str, error: BaseException) -> None:
 
 @contextlib.contextmanager
 def skip_on_error(model: Model) -> Iterator[None]:
-    """Context manager for one of many models: if a foreign model fails, it is reported and the
-    others continue.
+    """Context manager for one of many models: if a foreign model fails, it is reported
+    and the others continue.
     """
     try:
         yield
@@ -38,15 +40,19 @@ def skip_on_error(model: Model) -> Iterator[None]:
 
 
 def elsewhere() -> Iterator[Model]:
-    """Models provided by installed packages, one or several per entry point. Unusable ones are
-    reported and skipped.
+    """Models provided by installed packages, one or several per entry point. Unusable
+    ones are reported and skipped.
     """
     taken = {m.name for m in OWN} | {m.paper for m in OWN}
     for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 offered = entry.load()
-                several = [offered] if isinstance(offered, Model) or _stated(offered) else offered
+                several = (
+                    [offered]
+                    if isinstance(offered, Model) or _stated(offered)
+                    else offered
+                )
                 models = [_model(m, entry) for m in several]
                 _usable(models, taken)
         except (Exception, SystemExit) as error:  # a foreign package may raise anything
@@ -57,7 +63,9 @@ def elsewhere() -> Iterator[Model]:
 
 
 def _stated(offered: Any) -> bool:
-    """Whether the object is a statement; none can exist before `theory.statement` is imported."""
+    """Whether the object is a statement; none can exist before `theory.statement` is
+    imported.
+    """
     language = sys.modules.get("theory.statement.words.stated")
     return language is not None and isinstance(offered, language.Statement)
 

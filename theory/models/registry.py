@@ -1,5 +1,5 @@
-"""Table of the toolkit's models and of models in other installed packages. Every generic command
-uses this table.
+"""Table of the toolkit's models and of models in other installed packages. Every
+generic command uses this table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from theory.call.parameters import ParameterError, error_summary, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 # Attributes that commands require of a model's subpackages.
-REQUIRED_NAMES = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
+REQUIRED_NAMES = {
+    "theory": ("Parameters", "equations", "sections"),
+    "simulate": ("SYSTEMS",),
+}
 
 
 @dataclass(frozen=True)
@@ -30,24 +33,25 @@ class Model:
     Attributes
     ----------
     name : str
-        Package name, the same in ``theory``, ``simulate`` and ``verify``; ``FAMILY.SYSTEM`` for a
-        system. A family's flow, parameters, onset and students are those of its first system.
+        Package name, the same in ``theory``, ``simulate`` and ``verify``;
+        ``FAMILY.SYSTEM`` for a system. A family's flow, parameters, onset and students
+        are those of its first system.
     title : str
         One-line description.
     paper : str
         Key of the paper's folder under ``papers``.
     package : str
-        For a model outside this toolkit, its package; empty for models of this toolkit. It has
-        subpackages ``theory``, ``simulate``, ``verify`` and ``papers``, or is flat: then
-        ``theory.py`` (with the onset), ``simulate.py`` and ``papers.py`` (beside ``claims.toml``)
-        are modules, and so is each ``verify`` command (``gradients.py``, ...) and the theory of
-        each system.
+        For a model outside this toolkit, its package; empty for models of this toolkit.
+        It has subpackages ``theory``, ``simulate``, ``verify`` and ``papers``, or is
+        flat: then ``theory.py`` (with the onset), ``simulate.py`` and ``papers.py``
+        (beside ``claims.toml``) are modules, and so is each ``verify`` command
+        (``gradients.py``, ...) and the theory of each system.
     stated : bool
-        Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
-        for is then what a wing has for every statement.
+        Whether its theory follows from a statement (``theory.NAME.stated``): what it
+        has no module for is then what a wing has for every statement.
     beside : bool
-        Whether ``MODEL.SYSTEM`` stands beside its model: its equations and checks are its own, and
-        no part of the model's.
+        Whether ``MODEL.SYSTEM`` stands beside its model: its equations and checks are
+        its own, and no part of the model's.
     """
 
     name: str
@@ -73,19 +77,21 @@ class Model:
         return tuple(c for c in COMMANDS if self.offering(c))
 
     def offering(self, command: str) -> list[Model]:
-        """Systems that implement a ``verify`` command; the model itself if it has no systems."""
+        """Systems that implement a ``verify`` command; the model itself if it has no
+        systems.
+        """
         return [m for m in self.systems or [self] if m.has("verify", command)]
 
     def path(self, wing: str) -> str:
-        """Dotted name of the model's subpackage (or module) in a wing (``theory``, ``simulate``,
-        ``verify``).
+        """Dotted name of the model's subpackage (or module) in a wing (``theory``,
+        ``simulate``, ``verify``).
         """
         nested, *flat = self._paths(wing)
         return next((p for p in flat if not _there(nested) and _there(p)), nested)
 
     def _paths(self, wing: str) -> list[str]:
-        """Candidate paths of a wing: a subpackage; in a flat package a system's own module, and for
-        the commands of ``verify`` the package itself.
+        """Candidate paths of a wing: a subpackage; in a flat package a system's own
+        module, and for the commands of ``verify`` the package itself.
         """
         if not self.package:
             return [f"{wing}.{self.name}"]
@@ -95,9 +101,10 @@ class Model:
         return [".".join(filter(None, p)) for p in parts]
 
     def place(self, wing: str, module: str) -> str:
-        """Dotted name of a module of the model in a wing, or of its family, whose modules serve all
-        its systems. A model of this toolkit may be one file in a wing, in which ``module`` is a
-        name; then that of the file. Empty if there is none. Nothing but packages is imported.
+        """Dotted name of a module of the model in a wing, or of its family, whose
+        modules serve all its systems. A model of this toolkit may be one file in a
+        wing, in which ``module`` is a name; then that of the file. Empty if there is
+        none. Nothing but packages is imported.
         """
         above = None if self.beside else _table().get(self.family)
         rooms = [path for m in (self, above) if m for path in m._paths(wing)]
@@ -105,8 +112,14 @@ class Model:
 
         try:
             with self._one_line_errors(self.package):
-                modules = next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
-                named = (room for room in rooms if not self.package and module in _defined(room))
+                modules = next(
+                    (p for p in (f"{room}.{module}" for room in rooms) if _there(p)), ""
+                )
+                named = (
+                    room
+                    for room in rooms
+                    if not self.package and module in _defined(room)
+                )
                 return modules or next(named, "")
         except ParameterError as error:
             plugins.leave_out(f"{wing} of model {self.name}", error)
@@ -115,19 +128,21 @@ class Model:
     def has(self, wing: str, module: str) -> bool:
         """Whether the model has a module in a wing, found without importing it."""
         stated = self.stated and (
-            module == "onset" if wing == "theory" else _there(f"{wing}.statement.{module}")
+            module == "onset"
+            if wing == "theory"
+            else _there(f"{wing}.statement.{module}")
         )
         return stated or bool(self.place(wing, module))
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
-        """Import the model's subpackage in one wing, or one of its modules (for a family, its
-        headline's).
+        """Import the model's subpackage in one wing, or one of its modules (for a
+        family, its headline's).
 
         Raises
         ------
         ParameterError
-            If the model does not have it (some systems have no onset), or a foreign package fails
-            to load.
+            If the model does not have it (some systems have no onset), or a foreign
+            package fails to load.
         """
         room = self.systems[0] if module and self.systems else self
         path = room.place(wing, module) if module else room.path(wing)
@@ -139,29 +154,41 @@ class Model:
                 else of_all(derived.stated, wing, module)
             )
         if self.package and module == "onset" and not path:
-            path = f"{self.package}.theory"  # a flat package's onset is a name in its theory
+            # a flat package's onset is a name in its theory
+            path = f"{self.package}.theory"
         imported = self._room(path or f"{room.path(wing)}.{module}")
         required = (
-            ("onset",) if module == "onset" else () if module else REQUIRED_NAMES.get(wing, ())
+            ("onset",)
+            if module == "onset"
+            else ()
+            if module
+            else REQUIRED_NAMES.get(wing, ())
         )
         lacking = [d for d in required if not hasattr(imported, d)]
         if self.package and lacking:
-            raise ParameterError(f"{self.name}: {imported.__name__} lacks {', '.join(lacking)}")
+            raise ParameterError(
+                f"{self.name}: {imported.__name__} lacks {', '.join(lacking)}"
+            )
         return imported
 
     def command(self, command: str) -> Callable[..., Any]:
-        """Function of a request behind a ``verify`` command: `report` of the module of its name, or
-        the function of its name where the model is one file. Errors as in `wing`.
+        """Function of a request behind a ``verify`` command: `report` of the module of
+        its name, or the function of its name where the model is one file. Errors as in
+        `wing`.
         """
         module = self.wing("verify", command)
-        report: Callable[..., Any] = getattr(module, "report", None) or getattr(module, command)
+        report: Callable[..., Any] = getattr(module, "report", None) or getattr(
+            module, command
+        )
         return report
 
     def ledger(self) -> ModuleType:
-        """Import the folder of the model's paper: figures, claims, write-up. Errors as in
-        `wing`.
+        """Import the folder of the model's paper: figures, claims, write-up. Errors as
+        in `wing`.
         """
-        return self._room(f"{self.package}.papers" if self.package else f"papers.{self.paper}")
+        return self._room(
+            f"{self.package}.papers" if self.package else f"papers.{self.paper}"
+        )
 
     def _room(self, path: str) -> ModuleType:
         try:
@@ -174,8 +201,8 @@ class Model:
 
     @contextlib.contextmanager
     def _one_line_errors(self, path: str) -> Iterator[None]:
-        """Import from a package that may be foreign. Any failure becomes a one-line error, and its
-        output does not reach stdout.
+        """Import from a package that may be foreign. Any failure becomes a one-line
+        error, and its output does not reach stdout.
         """
         try:
             with contextlib.redirect_stdout(sys.stderr if self.package else sys.stdout):
@@ -190,8 +217,8 @@ class Model:
 
 
 def _there(path: str) -> bool:
-    """Whether a module of that name exists, in this toolkit or a package. A folder without code
-    does not count (an older version may have left one).
+    """Whether a module of that name exists, in this toolkit or a package. A folder
+    without code does not count (an older version may have left one).
     """
     room = path.rpartition(".")[0]
     try:
@@ -208,17 +235,24 @@ def _there(path: str) -> bool:
 
 @functools.cache
 def _defined(path: str) -> frozenset[str]:
-    """Names that a module defines, found without importing it; none if there is no such module."""
+    """Names that a module defines, found without importing it; none if there is no such
+    module.
+    """
     spec = importlib.util.find_spec(path) if _there(path) else None
     if spec is None or spec.origin is None:
         return frozenset()
     file = spec.origin
-    names = symtable.symtable(Path(file).read_text(encoding="utf-8"), file, "exec").get_symbols()
-    return frozenset(x.get_name() for x in names if x.is_assigned() and not x.is_imported())
+    names = symtable.symtable(
+        Path(file).read_text(encoding="utf-8"), file, "exec"
+    ).get_symbols()
+    return frozenset(
+        x.get_name() for x in names if x.is_assigned() and not x.is_imported()
+    )
 
 
 def of_all(stated: Any, wing: str, module: str | None) -> Any:
-    """Module of a wing that serves all statements, or the result of its function ``of(statement)``.
+    """Module of a wing that serves all statements, or the result of its function
+    ``of(statement)``.
 
     Raises
     ------
@@ -267,8 +301,8 @@ def _models() -> dict[str, Model]:
 
 
 def __getattr__(name: str) -> dict[str, Model]:
-    """Make ``MODELS`` and ``TABLE`` on first access: a package that provides a model imports this
-    module before it defines the model.
+    """Make ``MODELS`` and ``TABLE`` on first access: a package that provides a model
+    imports this module before it defines the model.
     """
     if name == "TABLE":
         return _table()
@@ -278,8 +312,8 @@ def __getattr__(name: str) -> dict[str, Model]:
 
 
 def find(name: str) -> Model:
-    """Look up a model by name, a system by ``family.system``, or the statement in a file
-    ``FILE.py``.
+    """Look up a model by name, a system by ``family.system``, or the statement in a
+    file ``FILE.py``.
 
     Raises
     ------
@@ -305,8 +339,8 @@ def offering(command: str) -> list[str]:
 
 
 def require_command(model: Model, command: str) -> None:
-    """Raise an error if a model does not implement a ``verify`` command, listing the models that
-    do.
+    """Raise an error if a model does not implement a ``verify`` command, listing the
+    models that do.
 
     Raises
     ------
@@ -336,4 +370,6 @@ def optional_module(model: Model, wing: str, module: str) -> Any:
         with contextlib.suppress(ParameterError):
             other.wing(wing, module)
             others.append(other.name)
-    raise ParameterError(f"{wing}.{module}: not for {model.name}, but for {', '.join(others)}")
+    raise ParameterError(
+        f"{wing}.{module}: not for {model.name}, but for {', '.join(others)}"
+    )

@@ -12,14 +12,27 @@ from typing import Any
 
 import sympy as sp
 
-from theory.numbers import numeric
 from theory.call import sweep
 from theory.call.parameters import Allowed, ParameterError, number, shown
+from theory.numbers import numeric
 
 PLACES = Context(prec=4000, Emin=MIN_EMIN, Emax=MAX_EMAX)  # digits of exact sums
 NAMES = {
     **dict.fromkeys(
-        ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "erf", "erfc", "erfi", "gamma")
+        (
+            "exp",
+            "log",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "erf",
+            "erfc",
+            "erfi",
+            "gamma",
+        )
     ),
     "loggamma": "lgamma",
     "LambertW": "lambertw",
@@ -77,8 +90,8 @@ class Interval:
     Attributes
     ----------
     low, high : Decimal
-        Ends. A time that is proved to be later than a run has the end of the run as ``low`` and
-        infinity as ``high``.
+        Ends. A time that is proved to be later than a run has the end of the run as
+        ``low`` and infinity as ``high``.
     """
 
     low: Decimal
@@ -89,9 +102,13 @@ class Interval:
         """The interval of a ball of python-flint, rounded outward."""
         mid, rad, exponent = map(int, ball.mid_rad_10exp(library().ctx.dps))
         try:
-            return cls(Decimal(f"{mid - rad}E{exponent}"), Decimal(f"{mid + rad}E{exponent}"))
+            return cls(
+                Decimal(f"{mid - rad}E{exponent}"), Decimal(f"{mid + rad}E{exponent}")
+            )
         except InvalidOperation:
-            raise ParameterError(f"10^{exponent}: is too large or too small a number") from None
+            raise ParameterError(
+                f"10^{exponent}: is too large or too small a number"
+            ) from None
 
     @property
     def mid(self) -> Decimal:
@@ -100,7 +117,9 @@ class Interval:
 
     @property
     def never(self) -> bool:
-        """Whether it is the time of an event that is proved not to happen within the run."""
+        """Whether it is the time of an event that is proved not to happen within the
+        run.
+        """
         return self.high.is_infinite()
 
     def __contains__(self, value: Any) -> bool:
@@ -169,8 +188,8 @@ class Balls:
     moving : sequence of Symbol
         Arguments of a call.
     values : mapping
-        Numbers of all other symbols, by name. What depends on them alone is computed once, at the
-        precision of python-flint when this is made.
+        Numbers of all other symbols, by name. What depends on them alone is computed
+        once, at the precision of python-flint when this is made.
 
     Raises
     ------
@@ -179,7 +198,10 @@ class Balls:
     """
 
     def __init__(
-        self, exprs: Iterable[sp.Expr], moving: Sequence[sp.Symbol], values: Mapping[str, Any]
+        self,
+        exprs: Iterable[sp.Expr],
+        moving: Sequence[sp.Symbol],
+        values: Mapping[str, Any],
     ) -> None:
         self.moving, self.values = {*moving}, values
         self.code: list[tuple[int, Callable, list[int]]] = []
@@ -217,7 +239,9 @@ class Balls:
             parts = e.as_independent(*self.moving, as_Add=e.is_Add)
             parts = e.args if e in parts else parts
             work = operator.add if e.is_Add else operator.mul
-            return work if len(parts) == 2 else lambda *x: functools.reduce(work, x), parts
+            return work if len(parts) == 2 else lambda *x: functools.reduce(
+                work, x
+            ), parts
         if e.is_Pow:
             base, power = e.args
             if power.is_Integer:
@@ -231,7 +255,9 @@ class Balls:
             more = [int(k) for k in e.args[1:]]
             return lambda x: getattr(x, call)(*more), e.args[:1]
         fixed = not e.free_symbols & self.moving
-        if name in BY_SLOPE and (fixed or (name != "polygamma" and e.args[0].is_number)):
+        if name in BY_SLOPE and (
+            fixed or (name != "polygamma" and e.args[0].is_number)
+        ):
             slope = () if fixed else (sp.expand_func(e.fdiff(2)),)
             return functools.partial(of_slope, BY_SLOPE[name]), (*e.args, *slope)
         raise ParameterError(f"{shown(e)}: {name} has no certified value here")
@@ -250,15 +276,16 @@ def certify(equation: Any, values: Any, *, digits: int = 15) -> Interval:
     Parameters
     ----------
     values : Parameters or mapping
-        Parameters, or numbers by symbol name; doubles count as the exact fractions that they are.
+        Parameters, or numbers by symbol name; doubles count as the exact fractions that
+        they are.
     digits : int
         Significant digits at least.
 
     Raises
     ------
     ParameterError
-        If a symbol has no value; for a function that has no certified value, as a sum; if these
-        digits cannot be proved, as of zero or of what is no real number.
+        If a symbol has no value; for a function that has no certified value, as a sum;
+        if these digits cannot be proved, as of zero or of what is no real number.
     """
     digits = number("digits", digits, Allowed(low=1, high=300), int)
     rhs = equation.rhs

@@ -1,8 +1,9 @@
-"""Compiled code: modules of generated source, and functions compiled by Numba whose machine code is
-kept between runs in the user's cache folder.
+"""Compiled code: modules of generated source, and functions compiled by Numba whose
+machine code is kept between runs in the user's cache folder.
 
-Numba's files are pickles. Each ends in a digest of its name and content; a file that is not as it
-was written, or that others own or can write to, is not read, and its function is compiled again.
+Numba's files are pickles. Each ends in a digest of its name and content; a file that is
+not as it was written, or that others own or can write to, is not read, and its function
+is compiled again.
 """
 
 import contextlib
@@ -26,16 +27,15 @@ from theory.runtime import output
 
 
 def module(source: str) -> ModuleType:
-    """Import generated Python source from a file whose name contains the SHA-256 of the source and
-    the versions of the compiler.
+    """Import generated Python source from a file whose name contains the SHA-256 of the
+    source and the versions of the compiler.
 
-    An existing file of that name is used only if its content equals the source. The module defines
-    ``KEPT``, the value for ``numba.njit(cache=KEPT)``. If the user's cache folder cannot be
-    written, a temporary file is used and the code is compiled in every run.
+    An existing file of that name is used only if its content equals the source. The
+    module defines ``KEPT``, the value for ``numba.njit(cache=KEPT)``. If the user's
+    cache folder cannot be written, a temporary file is used and the code is compiled in
+    every run.
     """
-    versions = (
-        f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
-    )
+    versions = f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
     text = versions + source
     name = "generated_" + hashlib.sha256(text.encode()).hexdigest()
     try:
@@ -119,7 +119,9 @@ def _intact(path: Path) -> bool:
 
 
 def njit(*signature: str, cache: bool = False, **how: Any) -> Callable[..., Any]:
-    """Decorator `numba.njit`; with ``cache``, machine code is kept in `output.cache_folder`."""
+    """Decorator `numba.njit`; with ``cache``, machine code is kept in
+    `output.cache_folder`.
+    """
 
     def compiling(function: Callable[..., Any]) -> Any:
         made = numba.njit(**how)(function)

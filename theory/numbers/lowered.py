@@ -1,6 +1,6 @@
-"""Array code generated from equations with indices. Every index becomes a named axis, and sums of
-products are contracted pairwise. Code is generated once per combination of shapes, for NumPy or
-another array module.
+"""Array code generated from equations with indices. Every index becomes a named axis,
+and sums of products are contracted pairwise. Code is generated once per combination of
+shapes, for NumPy or another array module.
 """
 
 import functools
@@ -12,35 +12,44 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory.call.parameters import ParameterError
 from theory.numbers import numeric
 from theory.symbols.contraction import Array, Code
 from theory.symbols.notation import Forms
-from theory.call.parameters import ParameterError
 
 WHOLE = {"integer": True, "positive": True}
 LEAVES = (sp.Indexed, sp.Sum, sp.KroneckerDelta)
 RESULT = sp.Symbol("result")
-OPAQUE = (sp.Integral, sp.Product, sp.Derivative, sp.Limit)  # not lowered if they contain arrays
+OPAQUE = (
+    sp.Integral,
+    sp.Product,
+    sp.Derivative,
+    sp.Limit,
+)  # not lowered if they contain arrays
 
 
 class NotLowered(Exception):
-    """No array code can be generated for an expression; it must be evaluated entry by entry."""
+    """No array code can be generated for an expression; it must be evaluated entry by
+    entry.
+    """
 
 
 class Lowered:
-    """A set of definitions of arrays, compiled to a function for each combination of shapes.
+    """A set of definitions of arrays, compiled to a function for each combination of
+    shapes.
 
     Parameters
     ----------
     definitions : mapping of Indexed or Symbol to Expr
-        Definitions in terms of arrays, numbers and each other. Limits of sums must be integers once
-        the sizes are given; indices start at 1.
+        Definitions in terms of arrays, numbers and each other. Limits of sums must be
+        integers once the sizes are given; indices start at 1.
     wanted : sequence of Indexed or Symbol
         Left sides of the definitions whose arrays are returned.
     over : sequence of Symbol
-        Indices that may be omitted, outermost first: ``C[r, q]`` of an array over ``s, r, q`` is
-        taken at the current ``s``. An input array with more axes than written indices has these
-        indices in front, so an equation for one seed is evaluated for a stack of seeds.
+        Indices that may be omitted, outermost first: ``C[r, q]`` of an array over ``s,
+        r, q`` is taken at the current ``s``. An input array with more axes than written
+        indices has these indices in front, so an equation for one seed is evaluated for
+        a stack of seeds.
     xp : module
         Array module, ``torch`` for instance.
     """
@@ -52,15 +61,25 @@ class Lowered:
         over: Sequence[sp.Symbol] = (),
         xp: Any = np,
     ) -> None:
-        self.definitions = {_name(left): (left, right) for left, right in definitions.items()}
+        self.definitions = {
+            _name(left): (left, right) for left, right in definitions.items()
+        }
         self.wanted, self.over, self.xp = tuple(map(_name, wanted)), tuple(over), xp
         rights = sp.Tuple(*definitions.values())
-        self.arrays = sorted({_name(x) for x in rights.atoms(sp.Indexed)} - {*self.definitions})
-        indices = {*over}.union(*(x.indices for x in definitions if isinstance(x, sp.Indexed)))
+        self.arrays = sorted(
+            {_name(x) for x in rights.atoms(sp.Indexed)} - {*self.definitions}
+        )
+        indices = {*over}.union(
+            *(x.indices for x in definitions if isinstance(x, sp.Indexed))
+        )
         others = indices | {b.label for b in rights.atoms(sp.IndexedBase)}
         symbols = {x for x in rights.free_symbols - others if isinstance(x, sp.Symbol)}
-        self.numbers = sorted((x for x in symbols if x.name not in self.definitions), key=str)
-        ends = sp.Tuple(*(e for s in rights.atoms(sp.Sum) for limit in s.limits for e in limit[1:]))
+        self.numbers = sorted(
+            (x for x in symbols if x.name not in self.definitions), key=str
+        )
+        ends = sp.Tuple(
+            *(e for s in rights.atoms(sp.Sum) for limit in s.limits for e in limit[1:])
+        )
         self.sizes = [x for x in self.numbers if x in ends.free_symbols]
         self.compiled = functools.lru_cache(maxsize=64)(
             lambda shapes, sizes: _Writer(self, dict(shapes), dict(sizes)).wanted()
@@ -76,13 +95,15 @@ class Lowered:
         NotLowered
             If no array code can be generated for a definition.
         ParameterError
-            If an entry lies outside its array, or an intermediate array would have too many
-            entries.
+            If an entry lies outside its array, or an intermediate array would have too
+            many entries.
         """
         arrays = [values[name] for name in self.arrays]
         shapes = tuple((name, tuple(values[name].shape)) for name in self.arrays)
         numbers = {
-            x: numeric.whole_number(x, values[x.name]) if x.is_integer else float(values[x.name])
+            x: numeric.whole_number(x, values[x.name])
+            if x.is_integer
+            else float(values[x.name])
             for x in self.numbers
         }
         sizes = tuple((x, sp.sympify(numbers[x], strict=True)) for x in self.sizes)
@@ -96,27 +117,40 @@ def _name(x: Any) -> str:
 class _Writer(Code):
     """Generates the code of one function for given shapes."""
 
-    def __init__(self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: Forms) -> None:
+    def __init__(
+        self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: Forms
+    ) -> None:
         self.asked, self.shapes, self.sizes = asked, shapes, sizes
         super().__init__(asked.xp, len(asked.arrays) + len(asked.numbers))
         self.made: dict[Any, Array] = {}
-        self.spans: dict[sp.Symbol, tuple[int, int]] = {}  # indices of given and defined arrays
+        self.spans: dict[
+            sp.Symbol, tuple[int, int]
+        ] = {}  # indices of given and defined arrays
         self.axes: dict[str, tuple[sp.Symbol, ...]] = {}
         self.rights: dict[str, sp.Expr] = {}
         for name, (left, right) in asked.definitions.items():
             right = right.replace(lambda x: isinstance(x, sp.Indexed), self._completed)
             written = left.indices if isinstance(left, sp.Indexed) else ()
-            left_out = (x for x in asked.over if x in right.free_symbols and x not in written)
+            left_out = (
+                x for x in asked.over if x in right.free_symbols and x not in written
+            )
             self.rights[name], self.axes[name] = right, (*left_out, *written)
             for x in sorted(right.atoms(sp.Indexed), key=str):
                 for i, n in zip(x.indices, self._lengths(x), strict=False):
-                    if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (1, n):
-                        raise ParameterError(f"{x}: {i} goes to {n}, elsewhere to another end")
+                    if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (
+                        1,
+                        n,
+                    ):
+                        raise ParameterError(
+                            f"{x}: {i} goes to {n}, elsewhere to another end"
+                        )
 
     def _completed(self, x: sp.Indexed) -> sp.Indexed:
         """Array entry with its omitted indices added."""
         missing = len(self._lengths(x)) - len(x.indices)
-        return x.base[(*self.axes.get(_name(x), self.asked.over)[: max(0, missing)], *x.indices)]
+        return x.base[
+            (*self.axes.get(_name(x), self.asked.over)[: max(0, missing)], *x.indices)
+        ]
 
     def _lengths(self, x: sp.Indexed) -> tuple[int, ...]:
         """Lengths of the axes of the array that an entry belongs to."""
@@ -138,8 +172,8 @@ class _Writer(Code):
         return self.function(results)
 
     def value(self, expr: sp.Expr) -> Array:
-        """Array of an expression over its free indices. An expression that differs only in the
-        names of indices is computed once.
+        """Array of an expression over its free indices. An expression that differs only
+        in the names of indices is computed once.
         """
         free = {x for x in expr.free_symbols if x in self.range}
         order = list(dict.fromkeys(x for x in sp.preorder_traversal(expr) if x in free))
@@ -160,7 +194,9 @@ class _Writer(Code):
             x, y = (self.value(a) for a in expr.args)
             axes, xp = tuple(dict.fromkeys(x.axes + y.axes)), self.xp
             views = self.aligned(x, axes), self.aligned(y, axes)
-            return self.step(lambda u, v: xp.asarray(u == v, dtype=xp.float64), axes, *views)
+            return self.step(
+                lambda u, v: xp.asarray(u == v, dtype=xp.float64), axes, *views
+            )
         if expr in self.range:
             first, last = self.range[expr]
             counted = self.xp.arange(first, last + 1, dtype=self.xp.float64)
@@ -200,20 +236,28 @@ class _Writer(Code):
         return array
 
     def _inlined(self, expr: sp.Expr) -> sp.Expr:
-        """Substitute definitions that are larger than each of their factors, so that a contraction
-        need not build them.
+        """Substitute definitions that are larger than each of their factors, so that a
+        contraction need not build them.
         """
 
         def replaced(x: sp.Indexed) -> sp.Expr:
             right = self.rights.get(_name(x))
             axes = self.axes.get(_name(x), ())
-            if right is None or right.has(sp.Sum) or not self._outgrows(right, axes, self.spans):
+            if (
+                right is None
+                or right.has(sp.Sum)
+                or not self._outgrows(right, axes, self.spans)
+            ):
                 return x
-            return self._inlined(right.xreplace(dict(zip(axes, x.indices, strict=True))))
+            return self._inlined(
+                right.xreplace(dict(zip(axes, x.indices, strict=True)))
+            )
 
         return expr.replace(lambda x: isinstance(x, sp.Indexed), replaced)
 
-    def _outgrows(self, expr: sp.Expr, axes: Any, ranges: Mapping | None = None) -> bool:
+    def _outgrows(
+        self, expr: sp.Expr, axes: Any, ranges: Mapping | None = None
+    ) -> bool:
         """Whether the result would have more entries than each array that occurs in the
         expression.
         """
@@ -225,7 +269,9 @@ class _Writer(Code):
         name, lengths, axes = _name(x), self._lengths(x), x.indices
         if len(lengths) != len(axes):
             raise _no_place(x, lengths)
-        whole = all(self.range.get(i) == (1, n) for i, n in zip(axes, lengths, strict=True))
+        whole = all(
+            self.range.get(i) == (1, n) for i, n in zip(axes, lengths, strict=True)
+        )
         if name in self.rights:
             if not whole:
                 raise NotLowered(str(x))
@@ -254,10 +300,14 @@ class _Writer(Code):
         if any(w.any() for w in wrong):
             first = np.argwhere(np.any(np.broadcast_arrays(*wrong), axis=0))[0]
             shown = (
-                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, places_as_integers)))[*first]
+                np.broadcast_to(
+                    p, np.broadcast_shapes(*map(np.shape, places_as_integers))
+                )[*first]
                 for p in places
             )
-            raise _no_place(f"{name}[{', '.join(f'{p:g}' for p in shown)}]", tuple(array.shape))
+            raise _no_place(
+                f"{name}[{', '.join(f'{p:g}' for p in shown)}]", tuple(array.shape)
+            )
         return array[tuple(q - 1 for q in places_as_integers)]
 
     def _sum(self, expr: sp.Sum) -> Array:
@@ -271,23 +321,35 @@ class _Writer(Code):
     def _bind(self, expr: sp.Sum) -> None:
         for index, *ends in expr.limits:
             whole = [e.xreplace(self.sizes) for e in ends]
-            if len(whole) != 2 or not all(e.is_Integer for e in whole) or whole[1] < whole[0]:
+            if (
+                len(whole) != 2
+                or not all(e.is_Integer for e in whole)
+                or whole[1] < whole[0]
+            ):
                 raise NotLowered(f"{expr}: {index} from {ends[0]} to {ends[-1]}")
             self.range[index] = (int(whole[0]), int(whole[1]))
 
-    def _terms(self, term: sp.Expr, bound: set[sp.Symbol]) -> Iterator[tuple[list, set]]:
-        """Factors and summed indices of every term. A factor that is a sum is multiplied out only
-        if its array would be larger than each array in it.
+    def _terms(
+        self, term: sp.Expr, bound: set[sp.Symbol]
+    ) -> Iterator[tuple[list, set]]:
+        """Factors and summed indices of every term. A factor that is a sum is
+        multiplied out only if its array would be larger than each array in it.
         """
         factors = list(sp.Mul.make_args(term))
         for f in factors:
-            if isinstance(f, sp.Add | sp.Sum) and self._outgrows(f, f.free_symbols & {*self.range}):
+            if isinstance(f, sp.Add | sp.Sum) and self._outgrows(
+                f, f.free_symbols & {*self.range}
+            ):
                 cofactor = sp.Mul(*(x for x in factors if x is not f))
                 if isinstance(f, sp.Sum):
                     taken = [v for v in f.variables if v in self.range]
-                    f = f.xreplace({v: sp.Symbol(f"{v}_{len(self.range)}", **WHOLE) for v in taken})
+                    f = f.xreplace(
+                        {v: sp.Symbol(f"{v}_{len(self.range)}", **WHOLE) for v in taken}
+                    )
                     self._bind(f)
-                    yield from self._terms(cofactor * f.function, bound | {*f.variables})
+                    yield from self._terms(
+                        cofactor * f.function, bound | {*f.variables}
+                    )
                 for part in f.args if isinstance(f, sp.Add) else ():
                     yield from self._terms(cofactor * part, bound)
                 return
@@ -306,7 +368,9 @@ class _Writer(Code):
                 if gone in bound and self.range[gone] == self.range[other]:
                     picked = (product / delta).xreplace({gone: other})
                     return self._term([*sp.Mul.make_args(picked)], bound - {gone})
-        inside = [f for f in factors if f.free_symbols & bound]  # other factors are multiplied last
+        inside = [
+            f for f in factors if f.free_symbols & bound
+        ]  # other factors are multiplied last
         arrays = [self.value(f) for f in inside]
         missing = bound.difference(*(x.axes for x in arrays))
         scale = sp.Mul(*(f for f in factors if f not in inside), self.entries(missing))
@@ -325,10 +389,11 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     Parameters
     ----------
     expr : Expr
-        May contain sums over any number of indices, and entries ``G[k, l]`` at fixed positions.
+        May contain sums over any number of indices, and entries ``G[k, l]`` at fixed
+        positions.
     values : mapping
-        By name: arrays with one axis per index, and numbers for everything else, including
-        positions (counted from 1) and limits of sums.
+        By name: arrays with one axis per index, and numbers for everything else,
+        including positions (counted from 1) and limits of sums.
 
     Raises
     ------
@@ -340,10 +405,14 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
     free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
     places_written = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
-    places_written += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
+    places_written += [
+        end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]
+    ]
     places = set().union(*(i.free_symbols for i in places_written))
     counts = {
-        x: numeric.whole_number(x, values[x.name]) for x in free if x.is_integer or x in places
+        x: numeric.whole_number(x, values[x.name])
+        for x in free
+        if x.is_integer or x in places
     }
     expr = expr.subs(counts).doit()
     if left := sorted(expr.atoms(sp.Sum), key=str):

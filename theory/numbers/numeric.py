@@ -19,17 +19,19 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
 
-from theory.symbols.algebra import nodes
 from theory.call.parameters import ParameterError
+from theory.symbols.algebra import nodes
 
 QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds
 MOST_DIGITS = 50  # of roots of polynomials
-MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
+MOST_TERMS = (
+    10**6
+)  # terms of a sum evaluated term by term: about a second in double precision
 
 
 class dirichlet_kernel(sp.Function):
-    """Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at
-    multiples of 2 pi, where the ratio is 0/0 and some rotary frequencies lie.
+    """Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit
+    at multiples of 2 pi, where the ratio is 0/0 and some rotary frequencies lie.
     """
 
     @classmethod
@@ -55,7 +57,9 @@ class dirichlet_kernel(sp.Function):
 
 
 class wright_omega(sp.Function):
-    """``W_0(e^x)``, the principal Lambert W of an exponential, without overflow of ``e^x``."""
+    """``W_0(e^x)``, the principal Lambert W of an exponential, without overflow of
+    ``e^x``.
+    """
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         """Derivative."""
@@ -76,9 +80,13 @@ class wright_omega(sp.Function):
 
 
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
-    with mpmath.workprec(2 * mpmath.mp.prec + 20):  # keeps the distance from a multiple of 2 pi
+    with mpmath.workprec(
+        2 * mpmath.mp.prec + 20
+    ):  # keeps the distance from a multiple of 2 pi
         half = mpmath.mpf(x) / 2
-        below = n * mpmath.sin(half)  # zero at x = 0 alone: other multiples are no binary numbers
+        below = n * mpmath.sin(
+            half
+        )  # zero at x = 0 alone: other multiples are no binary numbers
         value = mpmath.sin(n * half) / below if below else mpmath.mpf(1)
     return +value
 
@@ -94,7 +102,9 @@ def _binomial(n: Any, k: Any) -> Any:
     value = scipy.special.binom(n, k)
     if not np.isfinite(value).all():
         large = f"binomial({np.max(n):g}, k)"
-        raise ParameterError(f"{large}: too large for double precision; evaluate by mpmath")
+        raise ParameterError(
+            f"{large}: too large for double precision; evaluate by mpmath"
+        )
     return value
 
 
@@ -102,7 +112,9 @@ _STRICT = {
     "numpy": SciPyPrinter({"allow_unknown_functions": False}),
     "mpmath": MpmathPrinter({"allow_unknown_functions": False}),
 }
-_CODE = SciPyPrinter({"fully_qualified_modules": False, "allow_unknown_functions": True})
+_CODE = SciPyPrinter(
+    {"fully_qualified_modules": False, "allow_unknown_functions": True}
+)
 _IN_PART = (
     sp.uppergamma,
     sp.hermite,
@@ -115,12 +127,16 @@ _IN_PART = (
 MODULES: dict[str, list] = {
     "numpy": [
         {
-            "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),  # SciPy's is zero below 0
+            "factorial": lambda n: scipy.special.gamma(
+                np.add(n, 1)
+            ),  # SciPy's is zero below 0
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
             "LambertW": _real_lambert,
-            "coth": lambda x: 1 / np.tanh(x),  # SymPy prints ratios of exponentials, which overflow
+            "coth": lambda x: (
+                1 / np.tanh(x)
+            ),  # SymPy prints ratios of exponentials, which overflow
             "csch": lambda x: 1 / np.sinh(x),
             "sech": lambda x: 1 / np.cosh(x),
         },
@@ -133,26 +149,36 @@ MODULES: dict[str, list] = {
 
 @functools.cache
 def _printed(head: Any, arguments: int, modules: str) -> bool:
-    """Whether NumPy with SciPy, or mpmath, evaluates a function, whose code has brackets."""
+    """Whether NumPy with SciPy, or mpmath, evaluates a function, whose code has
+    brackets.
+    """
     try:
         text = _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
-        open_, closed = (ast.dump(ast.parse(e)) for e in (f"-{text}**2", f"-({text})**2"))
-    except Exception:  # whatever the function makes of plain symbols, or the printer of it
+        open_, closed = (
+            ast.dump(ast.parse(e)) for e in (f"-{text}**2", f"-({text})**2")
+        )
+    except (
+        Exception
+    ):  # whatever the function makes of plain symbols, or the printer of it
         return False
     return head not in _IN_PART and open_ == closed
 
 
 def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Callable:
-    """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it is not
-    real, or not defined.
+    """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it
+    is not real, or not defined.
     """
     calls = itertools.count(1)
 
     def at_one(*values: Any) -> Any:
         if next(calls) == QUICK:
-            warnings.warn(f"{part.func}: is slow, as SymPy finds number by number", stacklevel=2)
+            warnings.warn(
+                f"{part.func}: is slow, as SymPy finds number by number", stacklevel=2
+            )
         digits = mpmath.mp.dps if modules == "mpmath" else 17
-        exact = [sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values]
+        exact = [
+            sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values
+        ]
         try:
             found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(digits)
         except (ValueError, TypeError):
@@ -167,9 +193,13 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
 def _renamed(
     arguments: Sequence[sp.Basic], parts: sp.Basic, special: Iterable[str]
 ) -> dict[sp.Basic, sp.Symbol]:
-    """Other symbols for arguments that have names of the code's own, as ``pi``, or special ones."""
+    """Other symbols for arguments that have names of the code's own, as ``pi``, or
+    special ones.
+    """
     named = {a.name: a for a in arguments if isinstance(a, sp.Symbol)}
-    if named.keys().isdisjoint([*dir(np), *dir(scipy.special), *dir(builtins), *special]):
+    if named.keys().isdisjoint(
+        [*dir(np), *dir(scipy.special), *dir(builtins), *special]
+    ):
         return {}
     words = re.findall(
         r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named.values()}))
@@ -178,10 +208,14 @@ def _renamed(
 
 
 def compiled(
-    arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
+    arguments: Sequence[sp.Basic],
+    expressions: Any,
+    modules: str = "numpy",
+    cse: bool = True,
 ) -> Callable:
-    """Code of one expression, a list of them, or a matrix, which share their common parts: the one
-    call of ``sympy.lambdify``, with all functions that have numbers. What has none is refused.
+    """Code of one expression, a list of them, or a matrix, which share their common
+    parts: the one call of ``sympy.lambdify``, with all functions that have numbers.
+    What has none is refused.
     """
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
@@ -191,18 +225,28 @@ def compiled(
         if isinstance(part, AppliedUndef | sp.DiracDelta | sp.Derivative | sp.Subs):
             raise ParameterError(f"{part.func.__name__}: has no numerical value")
     special: dict[str, Any] = {}
-    if roots := {x: x.evalf(MOST_DIGITS) for x in distinct if isinstance(x, sp.CRootOf)}:
+    if roots := {
+        x: x.evalf(MOST_DIGITS) for x in distinct if isinstance(x, sp.CRootOf)
+    }:
         parts = parts.xreplace(roots)
         distinct = nodes(parts)
 
     def known(part: sp.Expr) -> bool:
         head, count = part.func, len(part.args)
         if head is sp.Piecewise and modules == "numpy":
-            return not part.has(BooleanFunction)  # `and` of arrays of several shapes is SymPy's
-        return head.__name__ in table or hasattr(head, "_imp_") or _printed(head, count, modules)
+            return not part.has(
+                BooleanFunction
+            )  # `and` of arrays of several shapes is SymPy's
+        return (
+            head.__name__ in table
+            or hasattr(head, "_imp_")
+            or _printed(head, count, modules)
+        )
 
     calls = [part for part in distinct if isinstance(part, sp.Function | sp.Product)]
-    for part in sorted((x for x in calls if not known(x)), key=sp.count_ops, reverse=True):
+    for part in sorted(
+        (x for x in calls if not known(x)), key=sp.count_ops, reverse=True
+    ):
         used = sorted(part.free_symbols, key=str)
         special[name := f"special{len(special)}"] = _special(part, used, modules)
         parts = parts.xreplace({part: sp.Function(name)(*used)})
@@ -210,11 +254,15 @@ def compiled(
     arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
     pieces = modules == "numpy" and any(isinstance(x, sp.Piecewise) for x in distinct)
     # Shared first, what lambdify reads and prints again is short.
-    shared, rest = sp.cse(list(parts) if many else parts, list=False) if cse else ((), parts)
+    shared, rest = (
+        sp.cse(list(parts) if many else parts, list=False) if cse else ((), parts)
+    )
     heads = {x.func for x in calls if hasattr(x.func, "_imp_")}
     implemented = {head.__name__: head._imp_ for head in heads}
     if len(implemented) < len(heads):
-        raise ParameterError(f"one name for two functions, of {', '.join(sorted(implemented))}")
+        raise ParameterError(
+            f"one name for two functions, of {', '.join(sorted(implemented))}"
+        )
     names = [{**table, **implemented, **special}, *libraries]
     try:
         made = sp.lambdify(arguments, rest, names, cse=lambda _: (shared, rest))
@@ -226,8 +274,8 @@ def compiled(
 
 
 def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callable:
-    """Function that gives a list of values, as `function` does, made for integrators: without
-    checks, common parts computed once.
+    """Function that gives a list of values, as `function` does, made for integrators:
+    without checks, common parts computed once.
     """
     if any(e.has(sp.Sum, sp.Product, sp.Integral) for e in expressions):
         return function(expressions, arguments)
@@ -235,7 +283,9 @@ def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callab
 
 
 def real(name: str, value: Any) -> Any:
-    """A value without the imaginary part of zero that it may have; a complex one is refused."""
+    """A value without the imaginary part of zero that it may have; a complex one is
+    refused.
+    """
     if not np.iscomplexobj(value):
         return value
     if np.any(np.imag(value) != 0):
@@ -243,34 +293,43 @@ def real(name: str, value: Any) -> Any:
     return np.real(value)
 
 
-def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:
-    """Compile one expression, or a list of them, into a function of the given arguments.
+def function(
+    expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy"
+) -> Callable:
+    """Compile one expression, or a list of them, into a function of the given
+    arguments.
 
     Parameters
     ----------
     expressions : Expr or sequence of Expr
         A sequence compiles to a function that returns a list.
     arguments : sequence of Basic
-        Symbols or sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are replaced by
-        numbers. An ``IndexedBase`` ``X`` stands for an array whose last axis runs over the index of
-        the sums in which ``X[n]`` occurs, from their first term to their last.
+        Symbols or sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are
+        replaced by numbers. An ``IndexedBase`` ``X`` stands for an array whose last
+        axis runs over the index of the sums in which ``X[n]`` occurs, from their first
+        term to their last.
     modules : {'numpy', 'mpmath'}
         Arrays in double precision, or scalars at the working precision of mpmath.
 
     Returns
     -------
     callable
-        With ``numpy``, every result, constants included, is broadcast against the arguments.
-        Integers are converted to floats, because 64-bit integers overflow silently.
+        With ``numpy``, every result, constants included, is broadcast against the
+        arguments. Integers are converted to floats, because 64-bit integers overflow
+        silently.
 
     Raises
     ------
     ParameterError
-        If an array entry has no argument. When called: if the limits of a sum are not integers, or
-        it has more than `MOST_TERMS` terms, or its number of terms differs from the array's length.
+        If an array entry has no argument. When called: if the limits of a sum are not
+        integers, or it has more than `MOST_TERMS` terms, or its number of terms differs
+        from the array's length.
     """
     many = isinstance(expressions, (list, tuple))
-    results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
+    results = [
+        _compile(e, arguments, modules)
+        for e in (expressions if many else [expressions])
+    ]
 
     def call(*values: Any) -> Any:
         out = [r(*values) for r in results]
@@ -286,24 +345,39 @@ def _number(value: Any) -> np.ndarray:
 
 
 def _exact_number(value: Any) -> Any:
-    """A number for mpmath: quotients of Python numbers would be rounded to double precision."""
-    return mpmath.mpmathify(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+    """A number for mpmath: quotients of Python numbers would be rounded to double
+    precision.
+    """
+    return mpmath.mpmathify(
+        value.item() if isinstance(value, np.generic | np.ndarray) else value
+    )
 
 
-def _counted(ends: Sequence[Sequence[sp.Expr]], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
-    """Function of arguments that gives the number of terms of every sum with these ends, and the
-    sum in words.
+def _counted(
+    ends: Sequence[Sequence[sp.Expr]], stand_in: Mapping[sp.Basic, sp.Basic]
+) -> Callable:
+    """Function of arguments that gives the number of terms of every sum with these
+    ends, and the sum in words.
     """
     named = {q: name for name, q in stand_in.items()}
-    lengths = sp.lambdify([*stand_in.values()], [last - first + 1 for first, last in ends], "numpy")
-    words = [f"sum from {first.xreplace(named)} to {last.xreplace(named)}" for first, last in ends]
+    lengths = sp.lambdify(
+        [*stand_in.values()], [last - first + 1 for first, last in ends], "numpy"
+    )
+    words = [
+        f"sum from {first.xreplace(named)} to {last.xreplace(named)}"
+        for first, last in ends
+    ]
     return lambda *values: zip(lengths(*values), words, strict=True)
 
 
 def whole_number(symbol: sp.Basic, value: Any) -> int:
     """Limit of a sum as an integer."""
     number = np.asarray(value)
-    if number.size != 1 or not np.isfinite(float(number)) or float(number) != int(number):
+    if (
+        number.size != 1
+        or not np.isfinite(float(number))
+        or float(number) != int(number)
+    ):
         raise ParameterError(
             f"{symbol} = {value}: must be one whole number, as it is the end of a sum"
         )
@@ -313,7 +387,8 @@ def whole_number(symbol: sp.Basic, value: Any) -> int:
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    # Numbered symbols, no Dummy: the last bit must not depend on what was compiled before.
+    # Numbered symbols, no Dummy: the last bit must not depend on what was compiled
+    # before.
     stand_in: dict[sp.Basic, sp.Basic] = {
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }
@@ -326,7 +401,9 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
     summands, left = [], set()
     for s in sums:
-        entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
+        entries = {
+            x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)
+        }
         used = [*stand_in.values(), *entries.values()]
         summand = s.function.xreplace(entries)
         left |= summand.atoms(sp.Indexed)
@@ -336,19 +413,32 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         raise ParameterError(
             f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
         )
-    # Remaining sums are evaluated term by term up to a limit that must be a Python integer. Common
-    # subexpressions must not be taken out of a sum or an integral, as they may contain its index.
+    # Remaining sums are evaluated term by term up to a limit that must be a Python
+    # integer. Common subexpressions must not be taken out of a sum or an integral, as
+    # they may contain its index.
     loops = sorted(outside_sums.atoms(sp.Sum), key=str)
     bound = outside_sums.has(sp.Sum, sp.Integral)
-    outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
+    outer = compiled(
+        [*stand_in.values(), *totals.values()], outside_sums, modules, not bound
+    )
     if outside_sums.has(sp.Integral) and arguments and modules == "numpy":
-        outer = np.vectorize(outer, otypes=[float])  # SciPy's quadrature takes one number
-    ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
+        outer = np.vectorize(
+            outer, otypes=[float]
+        )  # SciPy's quadrature takes one number
+    ends = {
+        q
+        for s in loops
+        for limit in s.limits
+        for end in limit[1:]
+        for q in end.free_symbols
+    }
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     looped = _counted([limit[1:] for s in loops for limit in s.limits], stand_in)
     known = {*stand_in.values()}
     summed = [s.limits[0][1:] for s in sums]
-    fits = _counted([end for end in summed if sp.Tuple(*end).free_symbols <= known], stand_in)
+    fits = _counted(
+        [end for end in summed if sp.Tuple(*end).free_symbols <= known], stand_in
+    )
 
     def ready(values: Sequence[Any]) -> list[Any]:
         out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
@@ -362,14 +452,16 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         return out
 
     def elementwise(*values: Any) -> Any:
-        """Fast path for functions that integrators call thousands of times: no sums, arguments
-        usually scalars.
+        """Fast path for functions that integrators call thousands of times: no sums,
+        arguments usually scalars.
         """
         scalars = ready(values)
         with np.errstate(over="ignore"):
             result = outer(*scalars)
         shape = np.broadcast(*scalars).shape
-        return result if np.shape(result) == shape else np.broadcast_to(result, shape)[()]
+        return (
+            result if np.shape(result) == shape else np.broadcast_to(result, shape)[()]
+        )
 
     if modules == "numpy" and not arrays and 0 < len(arguments) <= 32:
         return elementwise
@@ -383,7 +475,9 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         for length, words in fits(*scalars):
             if np.any(np.asarray(length, float) != terms):
                 most = float(np.max(length))
-                raise ParameterError(f"{words}: has {most:g} terms, but the array {terms}")
+                raise ParameterError(
+                    f"{words}: has {most:g} terms, but the array {terms}"
+                )
         if modules == "mpmath":
             rows = [[*map(_exact_number, row)] for row in zip(*vectors, strict=True)]
             totals = [mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands]
@@ -391,8 +485,12 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         vectors = [np.asarray(x, dtype=float) for x in vectors]
         lifted = [np.asarray(v)[..., None] for v in scalars]
         shape = np.broadcast_shapes(*map(np.shape, (*lifted, *vectors)))
-        with np.errstate(over="ignore"):  # e^m beyond double precision is infinite, as its limit
-            totals = [np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands]
+        with np.errstate(
+            over="ignore"
+        ):  # e^m beyond double precision is infinite, as its limit
+            totals = [
+                np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands
+            ]
             result = outer(*map(np.asarray, scalars), *totals)
         shape = np.broadcast_shapes(*map(np.shape, (*scalars, *totals)))
         return np.broadcast_to(result, shape)[()]

@@ -1,6 +1,6 @@
-"""Branches of fixed points over the sample complexity, by continuation, and the phase diagram; the
-thresholds alpha_c, where the global minimum changes from positional to semantic, and alpha_l, above
-which the semantic layer beats the linear one.
+"""Branches of fixed points over the sample complexity, by continuation, and the phase
+diagram; the thresholds alpha_c, where the global minimum changes from positional to
+semantic, and alpha_l, above which the semantic layer beats the linear one.
 """
 
 import math
@@ -37,19 +37,24 @@ MEANING = {
 
 
 @checked
-def continue_branch(p: Parameters, branch: Branch, alphas: Alphas) -> list[FixedPoint | None]:
-    """Fixed points of one branch at every alpha, by continuation from the largest alpha down.
+def continue_branch(
+    p: Parameters, branch: Branch, alphas: Alphas
+) -> list[FixedPoint | None]:
+    """Fixed points of one branch at every alpha, by continuation from the largest alpha
+    down.
 
-    The branch ends where its overlap vanishes or its fixed point is lost; the result is None there
-    and below. At small omega the positional branch may also end towards large alpha, so it is
-    searched for at every alpha until found.
+    The branch ends where its overlap vanishes or its fixed point is lost; the result is
+    None there and below. At small omega the positional branch may also end towards
+    large alpha, so it is searched for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
     near = None
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
         here = p.replace(alpha=alpha)
         try:
-            if branch == "positional" and not points:  # a coarse search is ten times cheaper
+            if (
+                branch == "positional" and not points
+            ):  # a coarse search is ten times cheaper
                 near = solve(here.replace(order=min(COARSE, p.order)), branch, near)
                 if not near.exists:
                     near = None
@@ -66,8 +71,8 @@ def continue_branch(p: Parameters, branch: Branch, alphas: Alphas) -> list[Fixed
 
 @scope.pointwise(MINIMUM)
 def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
-    """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
-    exist.
+    """Order parameters, losses and errors of one branch over alpha; NaN where the
+    branch does not exist.
 
     Parameters
     ----------
@@ -109,7 +114,10 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
 
 @scope.pointwise(MINIMUM)
 def phase_diagram(
-    p: Parameters, omegas: Omegas, alphas: Alphas, jobs: Annotated[int, Allowed(low=-1)] = -1
+    p: Parameters,
+    omegas: Omegas,
+    alphas: Alphas,
+    jobs: Annotated[int, Allowed(low=-1)] = -1,
 ) -> xr.Dataset:
     """Both branches over (omega, alpha), by default on all cores.
 
@@ -125,10 +133,13 @@ def phase_diagram(
     Returns
     -------
     Dataset
-        Variables of `MEANING` over ``(branch, omega, alpha)``; NaN where a branch does not exist.
+        Variables of `MEANING` over ``(branch, omega, alpha)``; NaN where a branch does
+        not exist.
     """
     if jobs == 0:
-        raise ParameterError("jobs = 0: must be a number of processes, or -1 for one per core")
+        raise ParameterError(
+            "jobs = 0: must be a number of processes, or -1 for one per core"
+        )
     omegas = [float(w) for w in omegas]
     alphas = [float(a) for a in alphas]
     tasks = [
@@ -138,7 +149,9 @@ def phase_diagram(
     ]
     results = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
     rows = [
-        xr.concat(results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
+        xr.concat(
+            results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop"
+        )
         for k in range(2)
     ]
     return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=[*OVERLAP])
@@ -146,11 +159,15 @@ def phase_diagram(
 
 # Thresholds
 
-FIRST = 2.0  # default start of the search; both branches exist there in all settings of the paper
+# default start of the search; both branches exist there in all settings of the paper
+FIRST = 2.0
 SMALLEST, LARGEST = 0.05, 16.0  # range of alpha that is searched
-CLOSE = 1e-4  # Newton stops if its step in alpha is below this; the error is of second order in it
+# Newton stops if its step in alpha is below this; the error is of second order in it
+CLOSE = 1e-4
 STEPS = 25
-NARROW = 1.02  # smallest ratio of alphas in the search for a common range of both branches
+NARROW = (
+    1.02  # smallest ratio of alphas in the search for a common range of both branches
+)
 
 
 @dataclass(frozen=True)
@@ -185,11 +202,17 @@ class Missing(ParameterError):
     """Curves do not cross; the message has the reason."""
 
 
-def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
+def _critical(
+    p: Parameters, near: Thresholds | None
+) -> tuple[float, dict[str, FixedPoint]]:
     def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
         return solve(p.replace(alpha=alpha), branch, start)
 
-    return crossing(at, near.alpha_c, near.at_alpha_c) if near and near.at_alpha_c else crossing(at)
+    return (
+        crossing(at, near.alpha_c, near.at_alpha_c)
+        if near and near.at_alpha_c
+        else crossing(at)
+    )
 
 
 def crossing(
@@ -198,8 +221,8 @@ def crossing(
     starts: Mapping[str, Any] = MappingProxyType({}),
     close: float = CLOSE,
 ) -> tuple[float, dict[str, Any]]:
-    """Where the training losses of both branches are equal, by Newton's method: the derivative of
-    the gap in alpha is the gap of the mean envelopes (``slope``).
+    """Where the training losses of both branches are equal, by Newton's method: the
+    derivative of the gap in alpha is the gap of the mean envelopes (``slope``).
 
     Parameters
     ----------
@@ -217,7 +240,11 @@ def crossing(
     Missing
         If there is no crossing.
     """
-    low, high, lost = 0.0, math.inf, ""  # no semantic branch below, no positional branch above
+    low, high, lost = (
+        0.0,
+        math.inf,
+        "",
+    )  # no semantic branch below, no positional branch above
 
     for _ in range(STEPS):
         try:
@@ -233,11 +260,14 @@ def crossing(
             continue
         positional = solve_at(alpha, "positional", starts.get("positional"))
         if not positional.exists:
-            # At small omega the positional branch ends at large alpha, well above the crossing.
+            # At small omega the positional branch ends at large alpha, well above the
+            # crossing.
             high, starts = min(high, alpha), {}
             alpha = _between(low, high, 0.6 * alpha, lost)
             if alpha < SMALLEST:
-                raise Missing(f"no positional branch down to alpha = {SMALLEST:g}{lost}")
+                raise Missing(
+                    f"no positional branch down to alpha = {SMALLEST:g}{lost}"
+                )
             continue
         starts = {"semantic": semantic, "positional": positional}
         gap = positional.train_loss - semantic.train_loss
@@ -250,15 +280,19 @@ def crossing(
             raise Missing(f"positional below semantic up to alpha = {LARGEST:g}{lost}")
         alpha = min(LARGEST, max(alpha / 2, alpha + min(step, alpha)))
         if alpha < SMALLEST:
-            raise Missing(f"semantic below positional down to alpha = {SMALLEST:g}{lost}")
+            raise Missing(
+                f"semantic below positional down to alpha = {SMALLEST:g}{lost}"
+            )
         if not rises:
             starts = {}
-    raise Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}{lost}")
+    raise Missing(
+        f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}{lost}"
+    )
 
 
 def _between(low: float, high: float, free: float, lost: str = "") -> float:
-    """Next alpha of the search: between the two bounds, or ``free`` while one of them is
-    unknown.
+    """Next alpha of the search: between the two bounds, or ``free`` while one of them
+    is unknown.
     """
     if not low or math.isinf(high):
         return free
@@ -268,17 +302,23 @@ def _between(low: float, high: float, free: float, lost: str = "") -> float:
     raise Missing(f"no alpha at which both branches exist ({bounds}){lost}")
 
 
-def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:
+def _linear(
+    p: Parameters, first: FixedPoint, guess: float | None
+) -> tuple[float, FixedPoint]:
     """alpha_l by the secant method on the semantic branch."""
     level = baseline(p)["half_test"]
     if level <= 0:
         raise Missing("the linear layer is exact")
     here, gap = first, first.test_mse_half - level
     step = (
-        guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
+        guess - first.p.complexity
+        if guess
+        else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
     )
     for _ in range(STEPS):
-        alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
+        alpha = here.p.complexity + max(
+            -here.p.complexity / 2, min(step, here.p.complexity)
+        )
         if alpha > LARGEST:
             raise Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
         there = solve(p.replace(alpha=alpha), "semantic", here)
@@ -287,7 +327,9 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
         gap_there = there.test_mse_half - level
         slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
         # If the error still increases, at small alpha, the crossing lies far above.
-        step = -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
+        step = (
+            -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
+        )
         if abs(step) < CLOSE:
             return alpha + step, there
         here, gap = there, gap_there
@@ -296,8 +338,8 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
 
 @scope.pointwise(MINIMUM)
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
-    """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
-    is the result at a nearby omega, used as a start.
+    """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says
+    why). ``near`` is the result at a nearby omega, used as a start.
     """
     try:
         alpha_c, points = _critical(p, near)
@@ -313,7 +355,9 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
 
 
 @checked
-def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
+def line(
+    p: Parameters, omegas: Omegas, near: Thresholds | None = None
+) -> list[Thresholds]:
     """Thresholds over omega by continuation; NaN if there is no crossing."""
     points = []
     for omega in omegas:

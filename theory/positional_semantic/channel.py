@@ -1,12 +1,14 @@
-"""Gaussian averages over the output channel, by a quadrature split where the minimiser jumps.
+"""Gaussian averages over the output channel, by a quadrature split where the minimiser
+jumps.
 
-Given the order parameters, a sentence is described by a teacher field ``h`` (two independent N(0,
-rho)) and by ``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q - theta^2/rho``. The target
-attention Y depends on ``h`` only. For each ``h``, the plane of ``w`` is scanned by lines parallel
-to the axis ``n`` that joins the two exact solutions of S(z) = Y. On each line the global minimiser
-jumps at one value of ``w.n``, found by Newton's method, and each side has its own Gauss-Legendre
-nodes. The local branch of the proximal operator (``prox=local``) stays in the well on the side of
-the mean field as long as that well exists; its lines are split where the well ends.
+Given the order parameters, a sentence is described by a teacher field ``h`` (two
+independent N(0, rho)) and by ``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q -
+theta^2/rho``. The target attention Y depends on ``h`` only. For each ``h``, the plane
+of ``w`` is scanned by lines parallel to the axis ``n`` that joins the two exact
+solutions of S(z) = Y. On each line the global minimiser jumps at one value of ``w.n``,
+found by Newton's method, and each side has its own Gauss-Legendre nodes. The local
+branch of the proximal operator (``prox=local``) stays in the well on the side of the
+mean field as long as that well exists; its lines are split where the well ends.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.special
 
-from theory.positional_semantic.model import definitions
 from theory.positional_semantic import prox
+from theory.positional_semantic.model import definitions
 from theory.positional_semantic.model.parameters import Parameters
 from theory.symbols.special import gauss_hermite, gauss_legendre
 
-REACH = 5.5  # cutoff of the normal axis in standard deviations; 4e-8 of the mass lies beyond
+# cutoff of the normal axis in standard deviations; 4e-8 of the mass lies beyond
+REACH = 5.5
 JUMP_STEPS = 60  # bisection alone needs 25
 CUT_FOUND = 1e-7
 FARTHEST_CUT = 2.0  # wells are about 1 apart, with jumps between them
@@ -42,22 +45,23 @@ class State(NamedTuple):
 
 @dataclass
 class Averages:
-    """Averages over the output channel that enter the state evolution, and stability measures.
+    """Averages over the output channel that enter the state evolution, and stability
+    measures.
 
     Attributes
     ----------
     numbers : dict
         ``E_gg, E_g, E_gxi, E_geta, E_M, E_loss`` by symbol name.
     replicon : float
-        ``V^2 E |dg/dw|_F^2`` without the contribution of jumps. Message passing is stable if alpha
-        times this is below one.
+        ``V^2 E |dg/dw|_F^2`` without the contribution of jumps. Message passing is
+        stable if alpha times this is below one.
     jump : float
-        Probability density of ``w`` on the surface where the minimiser jumps, weighted by the
-        squared jump of g times V^2. If zero, the minimiser is continuous and `replicon` decides
-        stability.
+        Probability density of ``w`` on the surface where the minimiser jumps, weighted
+        by the squared jump of g times V^2. If zero, the minimiser is continuous and
+        `replicon` decides stability.
     cut, wells : ndarray
-        Position of the jump, shape (lines,), and the minimisers at the nodes, used as starting
-        points at a nearby state.
+        Position of the jump, shape (lines,), and the minimisers at the nodes, used as
+        starting points at a nearby state.
     """
 
     numbers: dict[str, float]
@@ -72,18 +76,20 @@ def target(p: Parameters, h: np.ndarray) -> np.ndarray:
     ``(2, ...)``.
     """
     values = p.values() | {"h_1": h[0], "h_2": h[1]}
-    return np.stack([definitions.equations()[name].evaluate(values) for name in ("Y_12", "Y_21")])
+    return np.stack(
+        [definitions.equations()[name].evaluate(values) for name in ("Y_12", "Y_21")]
+    )
 
 
 @cache
 def teacher_nodes(
     task: Parameters, order: int, whole: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes ``h``, weights, targets ``Y`` and axis ``z_0`` on the plane, or on its half ``h_1 >
-    0``.
+    """Nodes ``h``, weights, targets ``Y`` and axis ``z_0`` on the plane, or on its half
+    ``h_1 > 0``.
 
-    The half plane suffices if ``m = 0`` (with ``w -> -w``) or ``theta = 0``: all averaged functions
-    are then even under ``h -> -h``.
+    The half plane suffices if ``m = 0`` (with ``w -> -w``) or ``theta = 0``: all
+    averaged functions are then even under ``h -> -h``.
     """
     x, weight = gauss_hermite(order)
     half = (x > 0) | whole
@@ -99,7 +105,8 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     Parameters
     ----------
     p : Parameters
-        Model, branch of the proximal operator (``prox``) and nodes per axis (``order``).
+        Model, branch of the proximal operator (``prox``) and nodes per axis
+        (``order``).
     state : State
         Order parameters. The cost doubles if both ``m`` and ``theta`` are nonzero.
     near : Averages, optional
@@ -111,7 +118,9 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     rho = p.sigma**2
     mean = state.theta / rho * h + np.array([[state.m], [-state.m]])
     spread = np.sqrt(state.q - state.theta**2 / rho)
-    across, across_weight = gauss_hermite(p.order // 2 + 2)  # nothing jumps across the lines
+    across, across_weight = gauss_hermite(
+        p.order // 2 + 2
+    )  # nothing jumps across the lines
     lines = Lines.through(p, state.V, Y, z_0, mean, spread * across)
     h = np.repeat(h, across.size, 1)
     weights = np.outer(weights, across_weight).ravel()
@@ -123,9 +132,15 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     if near is not None:
         start = _from_nearby(lines, near.wells, start, plus, minus)
     z, value, hessian = lines.descend(start, along)
-    density = np.exp(-(((where - lines.centre) / spread) ** 2) / 2) / np.sqrt(2 * np.pi) / spread
+    density = (
+        np.exp(-(((where - lines.centre) / spread) ** 2) / 2)
+        / np.sqrt(2 * np.pi)
+        / spread
+    )
     total = weights[:, None] * share
-    of_channel = integrands(p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None])
+    of_channel = integrands(
+        p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None]
+    )
     means = {"E_M": value, **of_channel}
     return Averages(
         {name: float((total * values).sum()) for name, values in means.items()},
@@ -137,23 +152,40 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
 
 
 def _from_nearby(
-    lines: Lines, wells: np.ndarray, start: np.ndarray, plus: np.ndarray, minus: np.ndarray
+    lines: Lines,
+    wells: np.ndarray,
+    start: np.ndarray,
+    plus: np.ndarray,
+    minus: np.ndarray,
 ) -> np.ndarray:
-    """Minimisers of a nearby state as starting points, if they lie on this side of the cut."""
+    """Minimisers of a nearby state as starting points, if they lie on this side of the
+    cut.
+    """
     side = np.repeat([-1, 1], start.shape[2] // 2)
     between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
-    return np.where(side * ((wells * lines.normal[..., None]).sum(0) - between) > 0, wells, start)
+    return np.where(
+        side * ((wells * lines.normal[..., None]).sum(0) - between) > 0, wells, start
+    )
 
 
 def integrands(
-    p: Parameters, state: State, h: np.ndarray, w: np.ndarray, z: np.ndarray, Y: np.ndarray
+    p: Parameters,
+    state: State,
+    h: np.ndarray,
+    w: np.ndarray,
+    z: np.ndarray,
+    Y: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Integrands of the averages, from fields of shape ``(2, ...)``. Odd ones are set to zero, as
-    on the half plane of h their cancellation would be missed.
+    """Integrands of the averages, from fields of shape ``(2, ...)``. Odd ones are set
+    to zero, as on the half plane of h their cancellation would be missed.
     """
     g = (z - w) / state.V
-    xi = (w - np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))) / np.sqrt(state.q)
-    eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(p.sigma**2 - state.theta**2 / state.q)
+    xi = (w - np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))) / np.sqrt(
+        state.q
+    )
+    eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(
+        p.sigma**2 - state.theta**2 / state.q
+    )
     nothing = np.zeros(g.shape[1:])
     return {
         "E_gg": (g * g).sum(0),
@@ -170,7 +202,11 @@ def _response(hessian: np.ndarray) -> np.ndarray:
     """
     a, b, c = hessian
     determinant = a * c - b * b
-    return (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2 + 2 * (b / determinant) ** 2
+    return (
+        (c / determinant - 1) ** 2
+        + (a / determinant - 1) ** 2
+        + 2 * (b / determinant) ** 2
+    )
 
 
 def _two_sides(
@@ -181,8 +217,8 @@ def _two_sides(
     plus: np.ndarray,
     minus: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and starting
-    points for the minimiser.
+    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and
+    starting points for the minimiser.
     """
     x, weight = gauss_legendre(order)
     low, high = centre - REACH * spread, centre + REACH * spread
@@ -192,21 +228,27 @@ def _two_sides(
         nodes = begin[:, None] + (end - begin)[:, None] * x
         density = np.exp(-(((nodes - centre[:, None]) / spread) ** 2) / 2)
         shares = (end - begin)[:, None] * weight * density
-        sides.append((nodes, shares, np.broadcast_to(well[..., None], (2, *nodes.shape))))
-    along, weights, start = (np.concatenate(parts, -1) for parts in zip(*sides, strict=True))
+        sides.append(
+            (nodes, shares, np.broadcast_to(well[..., None], (2, *nodes.shape)))
+        )
+    along, weights, start = (
+        np.concatenate(parts, -1) for parts in zip(*sides, strict=True)
+    )
     return along, weights / weights.sum(-1, keepdims=True), start
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines in the plane of ``w`` parallel to the axis between the two wells; several per target.
+    """Lines in the plane of ``w`` parallel to the axis between the two wells; several
+    per target.
 
     Attributes
     ----------
     p, variance
         Model, and the order parameter V.
     Y, normal, far, base : ndarray, shape (2, lines)
-        Target, direction of the line, exact solution on the + side, and point with coordinate zero.
+        Target, direction of the line, exact solution on the + side, and point with
+        coordinate zero.
     centre : ndarray, shape (lines,)
         Coordinate of the mean of ``w``.
     """
@@ -229,8 +271,8 @@ class Lines:
         mean: np.ndarray,
         offsets: np.ndarray,
     ) -> Self:
-        """Lines at the given offsets from the mean, for every target. The + side is the side of the
-        mean.
+        """Lines at the given offsets from the mean, for every target. The + side is the
+        side of the mean.
         """
         z_0 = z_0 * np.where((z_0 * mean).sum(0) < 0, -1.0, 1.0)
         normal = z_0 / np.hypot(*z_0)
@@ -248,7 +290,9 @@ class Lines:
         )
 
     def at(self, along: np.ndarray) -> np.ndarray:
-        """Points ``(2, line, node)`` with coordinates ``along`` of shape ``(line, node)``."""
+        """Points ``(2, line, node)`` with coordinates ``along`` of shape ``(line,
+        node)``.
+        """
         return self.base[..., None] + self.normal[..., None] * along
 
     def descend(
@@ -269,25 +313,33 @@ class Lines:
 
     def _of(self, active: np.ndarray) -> Lines:
         """Select lines."""
-        Y, normal, far, base = (v[:, active] for v in (self.Y, self.normal, self.far, self.base))
+        Y, normal, far, base = (
+            v[:, active] for v in (self.Y, self.normal, self.far, self.base)
+        )
         return Lines(self.p, self.variance, Y, normal, far, base, self.centre[active])
 
     def _both(self, at: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Wells reached from far on the + and the - side, their values, and the Hessian of the
-        first.
+        """Wells reached from far on the + and the - side, their values, and the Hessian
+        of the first.
         """
         lines = self._of(active)
-        up, f_up, curvature = (v[..., 0] for v in lines.descend(lines.far[..., None], at[:, None]))
-        down, f_down, _ = (v[..., 0] for v in lines.descend(-lines.far[..., None], at[:, None]))
+        up, f_up, curvature = (
+            v[..., 0] for v in lines.descend(lines.far[..., None], at[:, None])
+        )
+        down, f_down, _ = (
+            v[..., 0] for v in lines.descend(-lines.far[..., None], at[:, None])
+        )
         return up, f_up, down, f_down, curvature
 
-    def jump(self, guess: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coordinate at which the global minimiser changes sides, shape (lines,), and the two wells
-        there, shape (2, lines).
+    def jump(
+        self, guess: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coordinate at which the global minimiser changes sides, shape (lines,), and
+        the two wells there, shape (2, lines).
 
-        With two wells, both are equally deep at this point and the minimiser jumps. With one well,
-        the minimiser crosses over within a short distance, which is also a good place to split.
-        Found by Newton steps with bisection as fallback.
+        With two wells, both are equally deep at this point and the minimiser jumps.
+        With one well, the minimiser crosses over within a short distance, which is also
+        a good place to split. Found by Newton steps with bisection as fallback.
         """
         cut = np.zeros(self.centre.size) if guess is None else guess.copy()
         low = np.full(cut.size, -FARTHEST_CUT)
@@ -300,10 +352,12 @@ class Lines:
             plus[:, active], minus[:, active] = up, down
             apart = ((up - down) * n).sum(0)
             two = apart > SAME_WELL
-            # Two wells: d(f_down - f_up)/d(cut) = apart/V (envelope theorem). One: d(z.n)/d(cut) =
-            # n.(V H)^-1 n.
+            # Two wells: d(f_down - f_up)/d(cut) = apart/V (envelope theorem). One:
+            # d(z.n)/d(cut) = n.(V H)^-1 n.
             a, b, c = self.variance * curvature
-            slope = (c * n[0] ** 2 - 2 * b * n[0] * n[1] + a * n[1] ** 2) / (a * c - b * b)
+            slope = (c * n[0] ** 2 - 2 * b * n[0] * n[1] + a * n[1] ** 2) / (
+                a * c - b * b
+            )
             value = np.where(two, f_down - f_up, (up * n).sum(0))
             step = -value / np.where(two, apart / self.variance, slope)
             low[active] = np.where(value < 0, here, low[active])
@@ -320,13 +374,13 @@ class Lines:
     def end_of_plus_well(
         self, cut: np.ndarray, plus: np.ndarray, minus: np.ndarray, lowest: np.ndarray
     ) -> np.ndarray:
-        """Coordinate below which the + well does not exist, shape (lines,). ``plus`` and ``minus``
-        are updated to the wells there.
+        """Coordinate below which the + well does not exist, shape (lines,). ``plus``
+        and ``minus`` are updated to the wells there.
 
-        The local branch uses the + well wherever it exists. Lines without two wells keep ``cut``;
-        coordinates below ``lowest`` are not searched. The well ends where it merges with the
-        saddle: the determinant of the Hessian vanishes as a square root, which is used for the
-        final extrapolation.
+        The local branch uses the + well wherever it exists. Lines without two wells
+        keep ``cut``; coordinates below ``lowest`` are not searched. The well ends where
+        it merges with the saddle: the determinant of the Hessian vanishes as a square
+        root, which is used for the final extrapolation.
         """
         active = np.flatnonzero(
             (((plus - minus) * self.normal).sum(0) > SAME_WELL) & (cut > lowest)
@@ -340,7 +394,9 @@ class Lines:
         part = self._of(active)
 
         def there(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            z, _, (a, b, c) = (v[..., 0] for v in part.descend(part.far[..., None], at[:, None]))
+            z, _, (a, b, c) = (
+                v[..., 0] for v in part.descend(part.far[..., None], at[:, None])
+            )
             return (z * n).sum(0) > between, (a * c - b * b) ** 2, z
 
         _, squared, z = there(high)
@@ -358,10 +414,14 @@ class Lines:
         end = cut.copy()
         end[active] = np.maximum(high - squared * (before - high) / fall, low)
         plus[:, active] = z
-        minus[:, active] = part.descend(-part.far[..., None], end[active][:, None])[0][..., 0]
+        minus[:, active] = part.descend(-part.far[..., None], end[active][:, None])[0][
+            ..., 0
+        ]
         return end
 
 
 def student_attention(z: np.ndarray) -> np.ndarray:
-    """Entries (1,2) and (2,1) of the student's attention for fields ``z`` of shape ``(2, ...)``."""
+    """Entries (1,2) and (2,1) of the student's attention for fields ``z`` of shape
+    ``(2, ...)``.
+    """
     return scipy.special.expit(np.stack([z[0] * (z[1] - z[0]), z[1] * (z[0] - z[1])]))

@@ -1,5 +1,5 @@
-"""Training loss in three equivalent forms (14, 120, 121), its derivative with respect to alpha, and
-the test error (10); the linear baseline (19-20).
+"""Training loss in three equivalent forms (14, 120, 121), its derivative with respect
+to alpha, and the test error (10); the linear baseline (19-20).
 """
 
 from functools import cache
@@ -8,13 +8,42 @@ from typing import Annotated
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Equations, ParameterError, gauss_hermite, linear_root, proved, symbol, table, vanishes, written_as
+from theory import (
+    Allowed,
+    Equations,
+    ParameterError,
+    gauss_hermite,
+    linear_root,
+    proved,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.call import scope
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.channel import State, student_attention, target
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.model.parameters import LINEAR, MINIMUM, Parameters
-from theory.positional_semantic.model.symbols import A_12, A_21, E_M, ORDER, E_gg, E_loss, R_gap, S_gap, V, alpha, epsilon_t, lam, omega, q, q_hat, ref, sigma
+from theory.positional_semantic.model.symbols import (
+    A_12,
+    A_21,
+    E_M,
+    ORDER,
+    E_gg,
+    E_loss,
+    R_gap,
+    S_gap,
+    V,
+    alpha,
+    epsilon_t,
+    lam,
+    omega,
+    q,
+    q_hat,
+    ref,
+    sigma,
+)
 
 NORMALISATIONS = {
     "half": 0.5,
@@ -22,14 +51,17 @@ NORMALISATIONS = {
     "entry": 0.5,
 }  # factors of |y - f|^2/d; ``entry``: mean over the d L entries, L = 2
 epsilon_full = symbol(
-    "epsilon_full", r"\epsilon_{\mathrm{full}}", "test error of a sentence", nonnegative=True
+    "epsilon_full",
+    r"\epsilon_{\mathrm{full}}",
+    "test error of a sentence",
+    nonnegative=True,
 )
 
 
 @cache
 def equations() -> Equations:
-    """Training loss in three forms, proved equal at the fixed point; envelope identity; test
-    error.
+    """Training loss in three forms, proved equal at the fixed point; envelope identity;
+    test error.
     """
     phi = free_entropy.equations()["free_entropy"].rhs
     fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
@@ -51,7 +83,14 @@ def equations() -> Equations:
         ref,
         status="closure",
         training_loss=(epsilon_t, by_envelope, "Eqs. (14), (120)", *RS, *TWO),
-        training_loss_data=(epsilon_t, by_loss, "Eqs. (14), (117)", *RS, *TWO, fixed_point),
+        training_loss_data=(
+            epsilon_t,
+            by_loss,
+            "Eqs. (14), (117)",
+            *RS,
+            *TWO,
+            fixed_point,
+        ),
         training_loss_slope=(
             sp.Derivative(epsilon_t, alpha),
             -sp.diff(phi, alpha),  # all other variables are stationary
@@ -59,7 +98,13 @@ def equations() -> Equations:
             *RS,
             "along a branch, where the free entropy is stationary",
         ),
-        test_error=(epsilon_full, 2 * sigma**2 * gap.trace(), "Eqs. (10), (111)", "exact", *TWO),
+        test_error=(
+            epsilon_full,
+            2 * sigma**2 * gap.trace(),
+            "Eqs. (10), (111)",
+            "exact",
+            *TWO,
+        ),
     )
 
 
@@ -83,19 +128,24 @@ def test_error(
     state : State
         Order parameters (6).
     normalise : {'half', 'full', 'entry'}
-        ``full`` is ``E|y - f|^2/d``; the figures of the paper show ``half`` of it, which for two
-        tokens is also the error per entry.
+        ``full`` is ``E|y - f|^2/d``; the figures of the paper show ``half`` of it,
+        which for two tokens is also the error per entry.
     order : int
         Gauss-Hermite nodes per axis; the integrand is smooth.
 
     Raises
     ------
     ParameterError
-        For an unknown normalisation, an odd number of nodes, or order parameters of no student.
+        For an unknown normalisation, an odd number of nodes, or order parameters of no
+        student.
     """
-    possible = state.q >= 0 and abs(state.theta) <= (1 + ROUNDING) * np.sqrt(state.q) * p.sigma
+    possible = (
+        state.q >= 0 and abs(state.theta) <= (1 + ROUNDING) * np.sqrt(state.q) * p.sigma
+    )
     if not (possible and np.isfinite(state.m)):
-        raise ParameterError(f"state = {state}: must have q >= 0 and |theta| <= sigma sqrt(q)")
+        raise ParameterError(
+            f"state = {state}: must have q >= 0 and |theta| <= sigma sqrt(q)"
+        )
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
     half = x > 0
@@ -113,18 +163,27 @@ def test_error(
     return NORMALISATIONS[normalise] * equations()["test_error"].number(values)
 
 
-# Result 5.1: closed form of the purely positional baseline, a dense linear layer (19-20)
+# Result 5.1: closed form of the purely positional baseline, a dense linear layer
+# (19-20)
 
 P_mean = symbol(
-    "P_mean", r"\mathbb{E}[P]", "mean off-diagonal entry of the teacher's attention", positive=True
+    "P_mean",
+    r"\mathbb{E}[P]",
+    "mean off-diagonal entry of the teacher's attention",
+    positive=True,
 )
 P_var = symbol("P_var", r"\mathrm{Var}[P]", "its variance", nonnegative=True)
 W_12, W_21 = (
-    symbol(f"W_{k}", rf"\hat{{W}}_{{{k}}}", "trained weight of the linear layer", real=True)
+    symbol(
+        f"W_{k}", rf"\hat{{W}}_{{{k}}}", "trained weight of the linear layer", real=True
+    )
     for k in ("12", "21")
 )
 epsilon_lin = symbol(
-    "epsilon_lin", r"\epsilon_{\mathrm{lin}}", "test error of the linear layer", nonnegative=True
+    "epsilon_lin",
+    r"\epsilon_{\mathrm{lin}}",
+    "test error of the linear layer",
+    nonnegative=True,
 )
 ASSUMED = (
     "d to infinity: the empirical risk of L^2 parameters is the population risk",
@@ -134,9 +193,15 @@ ASSUMED = (
 
 @cache
 def linear_layer() -> Equations:
-    """Best linear layer for the target (16), its error, and that of a purely positional target."""
-    P, R, W1, W2 = sp.symbols("P R W1 W2", real=True)  # entries of softmax(h h^T) and of the layer
-    T = sp.Matrix([[0, (1 - omega) * P + omega * A_12], [(1 - omega) * R + omega * A_21, 0]])
+    """Best linear layer for the target (16), its error, and that of a purely positional
+    target.
+    """
+    P, R, W1, W2 = sp.symbols(
+        "P R W1 W2", real=True
+    )  # entries of softmax(h h^T) and of the layer
+    T = sp.Matrix(
+        [[0, (1 - omega) * P + omega * A_12], [(1 - omega) * R + omega * A_21, 0]]
+    )
     T[0, 0], T[1, 1] = 1 - T[0, 1], 1 - T[1, 0]
     W = sp.Matrix([[1 - W1, W1], [W2, 1 - W2]])
     risk = sp.expand(sigma**2 * ((T - W) * (T - W).T).trace())
@@ -150,7 +215,9 @@ def linear_layer() -> Equations:
     best = {
         x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)
     }  # the two conditions are independent
-    error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
+    error = written_as(
+        4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best))
+    )
     return table(
         ref,
         *ASSUMED,
@@ -158,7 +225,12 @@ def linear_layer() -> Equations:
         W_12=(W_12, sp.collect(sp.expand(best[W1]), omega), "Eqs. (19), (140)"),
         W_21=(W_21, sp.collect(sp.expand(best[W2]), omega), "Eqs. (19), (140)"),
         linear_error=(epsilon_lin, error, "Eqs. (20), (142)"),
-        linear_positional=(W_12, best[W1].subs(omega, 1), "App. D.1, Eq. (142)", "omega = 1"),
+        linear_positional=(
+            W_12,
+            best[W1].subs(omega, 1),
+            "App. D.1, Eq. (142)",
+            "omega = 1",
+        ),
     )
 
 
@@ -167,7 +239,9 @@ def linear_layer() -> Equations:
 
 @cache
 def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
-    """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0, sigma^2)``."""
+    """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0,
+    sigma^2)``.
+    """
     x, weight = gauss_hermite(order)
     P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
     mean = weight @ P @ weight
@@ -176,8 +250,8 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
 
 @scope.pointwise(LINEAR)
 def baseline(p: Parameters) -> dict[str, float]:
-    """Values of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full error) and ``half_test``,
-    half of it, as in the figures.
+    """Values of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full error) and
+    ``half_test``, half of it, as in the figures.
     """
     mean, variance = moments(p.sigma)
     values = p.values() | {"P_mean": mean, "P_var": variance}

@@ -8,10 +8,12 @@ import numpy as np
 
 from theory import checked
 from theory.call import scope
+from theory.call.values import Values
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.errors import test_error as error_of
 from theory.positional_semantic.model.parameters import MINIMUM, Parameters
+from theory.positional_semantic.model.symbols import CONJUGATE, ORDER
 from theory.positional_semantic.prox import NotConverged
 from theory.positional_semantic.state_evolution import (
     OVERLAP,
@@ -21,11 +23,12 @@ from theory.positional_semantic.state_evolution import (
     in_range,
     update,
 )
-from theory.positional_semantic.model.symbols import CONJUGATE, ORDER
-from theory.call.values import Values
 
 COARSE = 8  # nodes per axis of the first iterations and of the Jacobian
-DAMPING, SHORTEST = 0.7, 0.05  # initial weight of the old iterate; smallest weight of the new one
+DAMPING, SHORTEST = (
+    0.7,
+    0.05,
+)  # initial weight of the old iterate; smallest weight of the new one
 PICARD, CLOSE = (
     600,
     1e-3,
@@ -33,9 +36,13 @@ PICARD, CLOSE = (
 CHORD, TIGHT = 25, 1e-8
 NEARBY = 0.3  # largest way of continuation, in log q, log V or the overlap
 CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
-VANISHED = 2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
+VANISHED = (
+    2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
+)
 SMALL = 1e-3  # overlap of the test of stability
-NO_WEIGHTS = 1e-8  # q below this decays to zero: the branch has merged with zero weights
+NO_WEIGHTS = (
+    1e-8  # q below this decays to zero: the branch has merged with zero weights
+)
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,11 @@ class FixedPoint:
     residual : float
         Largest relative change under one undamped step.
     jacobian : ndarray
-        Jacobian of the undamped map along the branch in ``log q``, overlap and ``log V``; from a
-        coarse quadrature, as corrected by quasi-Newton steps.
+        Jacobian of the undamped map along the branch in ``log q``, overlap and ``log
+        V``; from a coarse quadrature, as corrected by quasi-Newton steps.
     error : dict
-        Signed difference of ``q, m, V, theta, train_loss`` from a finer quadrature; empty if not
-        requested.
+        Signed difference of ``q, m, V, theta, train_loss`` from a finer quadrature;
+        empty if not requested.
     """
 
     p: Parameters
@@ -79,20 +86,28 @@ class FixedPoint:
         name = OVERLAP.get(self.branch)
         if name is None:
             return True
-        overlap = abs(getattr(self.state, name)) / (self.p.sigma if name == "theta" else 1)
+        overlap = abs(getattr(self.state, name)) / (
+            self.p.sigma if name == "theta" else 1
+        )
         return bool(overlap > VANISHED * np.sqrt(self.state.q))
 
     @property
     def along(self) -> float:
-        """Largest real part of the eigenvalues of the undamped map along the branch. Damped steps
-        converge if it is below one.
+        """Largest real part of the eigenvalues of the undamped map along the branch.
+        Damped steps converge if it is below one.
         """
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
-        return float(np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max())
+        return float(
+            np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max()
+        )
 
     def values(self) -> Values:
         """All values by symbol name."""
-        return self.p.values() | {**self.state._asdict(), **self.hats, **self.averages.numbers}
+        return self.p.values() | {
+            **self.state._asdict(),
+            **self.hats,
+            **self.averages.numbers,
+        }
 
     @property
     def train_loss(self) -> float:
@@ -111,15 +126,15 @@ class FixedPoint:
 
     @property
     def replicon(self) -> float:
-        """``alpha V^2 E|dg/dw|^2`` without jumps. Without jumps, message passing is stable if it is
-        below one.
+        """``alpha V^2 E|dg/dw|^2`` without jumps. Without jumps, message passing is
+        stable if it is below one.
         """
         return self.p.complexity * self.averages.replicon
 
     @property
     def jump(self) -> float:
-        """Weight of the jumps of the minimiser (`Averages.jump`). If it is positive, the replicon
-        condition is violated.
+        """Weight of the jumps of the minimiser (`Averages.jump`). If it is positive,
+        the replicon condition is violated.
         """
         return self.p.complexity * self.averages.jump
 
@@ -137,7 +152,9 @@ class _Map:
 
     def __init__(self, p: Parameters, branch: str) -> None:
         self.p, self.branch = p, branch
-        self.index = np.flatnonzero([x in ("q", "V", OVERLAP.get(branch)) for x in State._fields])
+        self.index = np.flatnonzero(
+            [x in ("q", "V", OVERLAP.get(branch)) for x in State._fields]
+        )
         self.log = np.isin(self.index, (0, 2))
         self.last: Any = None  # averages at the point of the last call
 
@@ -160,8 +177,8 @@ class _Map:
         return self.pack(update(self.p, state, self.last))
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
-        """Damped steps until the relative changes are small; None if the overlap of the branch
-        vanishes.
+        """Damped steps until the relative changes are small; None if the overlap of the
+        branch vanishes.
 
         Raises
         ------
@@ -173,7 +190,9 @@ class _Map:
         for _ in range(PICARD):
             change = self(x) - x
             size = np.abs(change).max()
-            if size > before:  # step too long for the most negative eigenvalue of the map
+            if (
+                size > before
+            ):  # step too long for the most negative eigenvalue of the map
                 step = max(0.8 * step, SHORTEST)
             before = size
             if x[0] < np.log(NO_WEIGHTS):
@@ -203,8 +222,8 @@ class _Map:
         )
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
-        """Central differences. The step 1e-3 is large against errors from moving quadrature nodes
-        and small against the curvature.
+        """Central differences. The step 1e-3 is large against errors from moving
+        quadrature nodes and small against the curvature.
         """
         sizes = 1e-3 * np.where(self.log, 1, np.maximum(np.abs(x), 0.02))
         columns = [(self(x + s) - self(x - s)) / (2 * s.sum()) for s in np.diag(sizes)]
@@ -213,13 +232,18 @@ class _Map:
 
 @scope.pointwise(MINIMUM)
 def solve(
-    p: Parameters, branch: Branch, near: FixedPoint | None = None, *, error: bool = False
+    p: Parameters,
+    branch: Branch,
+    near: FixedPoint | None = None,
+    *,
+    error: bool = False,
 ) -> FixedPoint:
     """Fixed point of the state evolution on a branch.
 
-    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton steps alone
-    would also converge to unstable points; they therefore start where damped steps have converged,
-    or at a nearby solution, and what they find there counts only if damped steps would stay.
+    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton
+    steps alone would also converge to unstable points; they therefore start where
+    damped steps have converged, or at a nearby solution, and what they find there
+    counts only if damped steps would stay.
 
     Parameters
     ----------
@@ -235,14 +259,16 @@ def solve(
     Raises
     ------
     ParameterError
-        For an unknown branch, a missing alpha, an extension that the theory does not cover, or no
-        convergence.
+        For an unknown branch, a missing alpha, an extension that the theory does not
+        cover, or no convergence.
     """
     with in_range(p):
         return _solve(p, branch, near, error)
 
 
-def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> FixedPoint:
+def _solve(
+    p: Parameters, branch: str, near: FixedPoint | None, error: bool
+) -> FixedPoint:
     fine, starts = _Map(p, branch), [STARTS[branch]]
     solution = None
     if near is not None and near.exists and near.branch == branch:
@@ -259,21 +285,29 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
         solution = _chord(fine, settled, coarse.jacobian(settled))
     x, residual, jacobian = solution
     if not residual < CONVERGED:
-        raise NotConverged(f"did not converge on the {branch} branch (residual {residual:.1e})")
+        raise NotConverged(
+            f"did not converge on the {branch} branch (residual {residual:.1e})"
+        )
     result = fine.point(x, residual, jacobian)
     if error:
         finer = _Map(p.replace(order=p.finer), branch)
         other = finer.point(*_chord(finer, x, jacobian))
         change = {
-            k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)
+            k: a - b
+            for k, a, b in zip(State._fields, result.state, other.state, strict=True)
         }
-        return replace(result, error={**change, "train_loss": result.train_loss - other.train_loss})
+        return replace(
+            result, error={**change, "train_loss": result.train_loss - other.train_loss}
+        )
     return result
 
 
-def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """Solution by Newton steps from a nearby one of the same branch; None if it is far from there,
-    of another branch, or if damped steps would leave it: Newton steps also converge to such ones.
+def _continued(
+    fine: _Map, near: FixedPoint
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Solution by Newton steps from a nearby one of the same branch; None if it is far
+    from there, of another branch, or if damped steps would leave it: Newton steps also
+    converge to such ones.
     """
     if near.p.replace(alpha=fine.p.alpha) == fine.p:
         fine.last = near.averages  # where the minimiser jumps, and its wells
@@ -285,7 +319,12 @@ def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndar
         return None
     close = np.abs(x - start).max() < NEARBY
     stable = np.linalg.eigvals(jacobian).real.max() < 1
-    if residual < CONVERGED and close and stable and fine.point(x, residual, jacobian).exists:
+    if (
+        residual < CONVERGED
+        and close
+        and stable
+        and fine.point(x, residual, jacobian).exists
+    ):
         return x, residual, jacobian
     fine.last = None
     return None
@@ -294,8 +333,8 @@ def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndar
 def _chord(
     of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns x, the
-    residual, and the Jacobian as these steps have corrected it.
+    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns x,
+    the residual, and the Jacobian as these steps have corrected it.
     """
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x
@@ -311,7 +350,9 @@ def _chord(
         gap_new = of(new) - new
         difference = gap_new - gap
         along = step @ inverse
-        inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
+        inverse = inverse + np.outer(-step - inverse @ difference, along) / (
+            along @ difference
+        )
         x, gap = new, gap_new
     # The averages of the last call are kept.
     return best, float(np.abs(of(best) - best).max()), jacobian
@@ -319,22 +360,28 @@ def _chord(
 
 @checked
 def gradient(point: FixedPoint) -> dict[str, float]:
-    """Derivatives of the free entropy with respect to all eight variables at a fixed point."""
+    """Derivatives of the free entropy with respect to all eight variables at a fixed
+    point.
+    """
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = state_evolution.equations()["nu"].number(point.values())
     values = point.values() | {"nu": nu}
     return {
-        x.name: float(formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols}))
+        x.name: float(
+            formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols})
+        )
         for x in (*ORDER, *CONJUGATE)
     }
 
 
 @checked
 def transverse(point: FixedPoint) -> float:
-    """Growth factor per undamped step of the overlap that vanishes on this branch; of the agnostic
-    branch, where both do, the larger one. Above one the branch is unstable.
+    """Growth factor per undamped step of the overlap that vanishes on this branch; of
+    the agnostic branch, where both do, the larger one. Above one the branch is
+    unstable.
 
-    The overlap (m, or theta/sigma) is set to `SMALL` and one step is taken on the whole plane of h.
+    The overlap (m, or theta/sigma) is set to `SMALL` and one step is taken on the whole
+    plane of h.
     """
     coarse = point.p.replace(order=COARSE)
     sizes = {"m": SMALL, "theta": SMALL * point.p.sigma}
@@ -342,5 +389,7 @@ def transverse(point: FixedPoint) -> float:
     growth = []
     for name, start in sizes.items():
         state = point.state._replace(**{name: start})
-        growth.append(getattr(update(coarse, state, averages(coarse, state)), name) / start)
+        growth.append(
+            getattr(update(coarse, state, averages(coarse, state)), name) / start
+        )
     return max(growth)

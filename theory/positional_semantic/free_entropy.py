@@ -1,9 +1,9 @@
-"""Zero-temperature replica free entropy of the rank-one layer, and its general form for any L,
-ranks and covariances.
+"""Zero-temperature replica free entropy of the rank-one layer, and its general form for
+any L, ranks and covariances.
 
-Conventions: at its stationary point the free entropy is minus the training loss (121); conjugates
-(hats) are summed over the two tokens. The derivation follows App. C: trace, entropic and energetic
-potentials after the rescaling (99).
+Conventions: at its stationary point the free entropy is minus the training loss (121);
+conjugates (hats) are summed over the two tokens. The derivation follows App. C: trace,
+entropic and energetic potentials after the rescaling (99).
 """
 
 from functools import cache
@@ -11,8 +11,28 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, Equations, array, function, linear_root, symbol, table
+from theory.positional_semantic.model.symbols import (
+    CONJUGATE,
+    E_M,
+    ORDER,
+    D,
+    L,
+    Phi,
+    V,
+    V_hat,
+    alpha,
+    lam,
+    m,
+    m_hat,
+    q,
+    q_hat,
+    ref,
+    rho,
+    sigma,
+    theta,
+    theta_hat,
+)
 from theory.symbols.notation import Forms
-from theory.positional_semantic.model.symbols import CONJUGATE, E_M, ORDER, D, L, Phi, V, V_hat, alpha, lam, m, m_hat, q, q_hat, ref, rho, sigma, theta, theta_hat
 
 Psi = symbol("Psi_w", r"\Psi_{w}", "entropic potential", real=True)
 RS = ("replica symmetry", "zero temperature", "d and n to infinity at fixed alpha")
@@ -25,14 +45,16 @@ weight, field, noise, tau, pi = sp.symbols("Q_i b xi tau pi", real=True)
 
 
 def entropic_potential() -> sp.Expr:
-    """Gaussian average of the best single weight: ``max_Q [b Q - (lambda + sigma^2 V_hat) Q^2/2]``
-    (101), (107).
+    """Gaussian average of the best single weight: ``max_Q [b Q - (lambda + sigma^2
+    V_hat) Q^2/2]`` (101), (107).
     """
     gain = field * weight - (lam + sigma**2 * V_hat) * weight**2 / 2
     best = linear_root(sp.diff(gain, weight), weight)
     value = gain.subs(weight, best)
     b = pi * m_hat + sigma**2 * theta_hat * tau + sigma * sp.sqrt(q_hat) * noise
-    return gaussian_moments(sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1})
+    return gaussian_moments(
+        sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1}
+    )
 
 
 def gaussian_moments(expr: sp.Expr, variances: Forms) -> sp.Expr:
@@ -43,7 +65,9 @@ def gaussian_moments(expr: sp.Expr, variances: Forms) -> sp.Expr:
 
 @cache
 def equations() -> Equations:
-    """Entropic potential and free entropy of the rank-one layer, and the general free entropy."""
+    """Entropic potential and free entropy of the rank-one layer, and the general free
+    entropy.
+    """
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
     return table(
@@ -77,16 +101,25 @@ def general() -> sp.Expr:
     m_hats = array("m_hat", r"\hat{m}", "conjugate of m, by position")
     thetas = array("theta", r"\theta", "overlap with the teacher, by position")
     theta_hats = array("theta_hat", r"\hat{\theta}", "conjugate of theta, by position")
-    gamma = array("gamma", r"\gamma", "eigenvalues of the token covariances, by position")
-    inverse = array("D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank")
+    gamma = array(
+        "gamma", r"\gamma", "eigenvalues of the token covariances, by position"
+    )
+    inverse = array(
+        "D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank"
+    )
     outer = array("b", means="field of the student's weights from m and theta")
     over = ((l, 1, L), (a, 1, r), (b, 1, r))
-    trace = sp.Sum((V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]) / 2, *over)
+    trace = sp.Sum(
+        (V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]) / 2, *over
+    )
     trace -= sp.Sum(m_hats[l, a] * ms[l, a], (l, 1, L), (a, 1, r))
-    trace -= sp.Sum(theta_hats[l, a, k] * thetas[l, a, k], (l, 1, L), (a, 1, r), (k, 1, t))
+    trace -= sp.Sum(
+        theta_hats[l, a, k] * thetas[l, a, k], (l, 1, L), (a, 1, r), (k, 1, t)
+    )
     mean = function(r"\mathbb{E}_{\nu}", "mean over the joint law (5)")
     inner = sp.Sum(
-        inverse[a, b] * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
+        inverse[a, b]
+        * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
         (a, 1, r),
         (b, 1, r),
     )
@@ -94,11 +127,14 @@ def general() -> sp.Expr:
 
 
 def gradient(values: Forms) -> Forms:
-    """Derivatives of the free entropy with respect to all eight variables; derivatives of ``E_M``
-    are taken from ``values``.
+    """Derivatives of the free entropy with respect to all eight variables; derivatives
+    of ``E_M`` are taken from ``values``.
     """
     phi = equations()["free_entropy"].rhs
-    return {x: sp.diff(phi, x) + sp.diff(phi, E_M) * values.get(x, 0) for x in (*ORDER, *CONJUGATE)}
+    return {
+        x: sp.diff(phi, x) + sp.diff(phi, E_M) * values.get(x, 0)
+        for x in (*ORDER, *CONJUGATE)
+    }
 
 
 D_EQUATION = Equation("D", D, lam + sigma**2 * V_hat, ref("Eq. (109)"), "exact", TWO)

@@ -1,14 +1,14 @@
-"""Results 4.2 and C.2 in full generality: any number of tokens, ranks, covariances, untied keys,
-Gaussian mixtures.
+"""Results 4.2 and C.2 in full generality: any number of tokens, ranks, covariances,
+untied keys, Gaussian mixtures.
 
 The state evolution is the stationarity condition of the general free entropy
-(`free_entropy.general`). Output averages are quasi-Monte Carlo sums over scrambled Sobol points and
-their mirror images. The minimiser is taken in the well that contains the conditional mean of the
-fields (local branch). For the layer of the figures use the quadrature of `fixed_point`, which is
-far more accurate.
+(`free_entropy.general`). Output averages are quasi-Monte Carlo sums over scrambled
+Sobol points and their mirror images. The minimiser is taken in the well that contains
+the conditional mean of the fields (local branch). For the layer of the figures use the
+quadrature of `fixed_point`, which is far more accurate.
 
-Shapes: L tokens, C clusters per token, R student columns (queries and keys stacked if untied), t
-teacher columns.
+Shapes: L tokens, C clusters per token, R student columns (queries and keys stacked if
+untied), t teacher columns.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def dot_product_target(
 
 
 def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
-    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with the columns
-    split into two halves.
+    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with the
+    columns split into two halves.
     """
     if not untied:
         return definitions.tied_attention(fields)
@@ -60,7 +60,9 @@ def _compiled_loss(L: int, R: int, untied: bool) -> Callable[..., Derivatives]:
     Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
     rho = sp.symbols(f"rho:{L}", positive=True)
     gap = Y - attention(z, untied)
-    return differentiated([(gap * sp.diag(*rho) * gap.T).trace() / 2], list(z), [*Y, *rho])
+    return differentiated(
+        [(gap * sp.diag(*rho) * gap.T).trace() / 2], list(z), [*Y, *rho]
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,9 @@ class System:
                 f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms, tokens, clusters)"
             )
         if self.untied and self.rank % 2:
-            raise ParameterError(f"rank = {self.rank}: must be even for queries and keys")
+            raise ParameterError(
+                f"rank = {self.rank}: must be even for queries and keys"
+            )
         if self.points & (self.points - 1) or self.points < 2:
             raise ParameterError(f"points = {self.points}: must be a power of two")
         if self.labels is None and self.gamma.shape[2] > 1:
@@ -138,7 +142,9 @@ class System:
 
     @cached_property
     def normals(self) -> np.ndarray:
-        """Standard normal points and their mirror images, shape ``(4 points, L, R + t)``."""
+        """Standard normal points and their mirror images, shape ``(4 points, L, R +
+        t)``.
+        """
         t = len(self.teacher)
         sobol = scipy.stats.qmc.Sobol(self.tokens * (self.rank + t), seed=self.seed)
         x = scipy.stats.norm.ppf(sobol.random(self.points).clip(1e-12, 1 - 1e-12))
@@ -165,8 +171,8 @@ class System:
 
 
 class Order(NamedTuple):
-    """Order parameters (126): ``q``, ``V`` of shape (L, C, R, R), ``m`` (L, C, R), ``theta`` (L, C,
-    R, t).
+    """Order parameters (126): ``q``, ``V`` of shape (L, C, R, R), ``m`` (L, C, R),
+    ``theta`` (L, C, R, t).
     """
 
     q: np.ndarray
@@ -176,18 +182,23 @@ class Order(NamedTuple):
 
     def mixed(self, other: Order, share: float) -> Order:
         """Convex combination: ``share`` of self, the rest of the other."""
-        return Order(*(share * a + (1 - share) * b for a, b in zip(self, other, strict=True)))
+        return Order(
+            *(share * a + (1 - share) * b for a, b in zip(self, other, strict=True))
+        )
 
     def distance(self, other: Order) -> float:
         """Largest change of q, m and theta."""
         return max(
-            float(np.abs(getattr(self, k) - getattr(other, k)).max()) for k in ("q", "m", "theta")
+            float(np.abs(getattr(self, k) - getattr(other, k)).max())
+            for k in ("q", "m", "theta")
         )
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed point of the general state evolution with its conjugates, losses and residual."""
+    """Fixed point of the general state evolution with its conjugates, losses and
+    residual.
+    """
 
     order: Order
     hats: dict[str, np.ndarray]
@@ -225,23 +236,33 @@ class Fields(NamedTuple):
 
 
 def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
-    """Fields of sentences at the system's points; order parameters and covariance ``rho`` of the
-    teacher's fields by token, ``shift`` the mean of the latter.
+    """Fields of sentences at the system's points; order parameters and covariance
+    ``rho`` of the teacher's fields by token, ``shift`` the mean of the latter.
     """
     given_w = np.linalg.solve(x.q, x.theta)
     unexplained = rho - np.einsum("lat,las->lts", x.theta, given_w)
     R = system.rank
-    noise_w = np.einsum("lab,nlb->nla", np.linalg.cholesky(x.q), system.normals[..., :R])
-    noise_h = np.einsum("lts,nls->nlt", np.linalg.cholesky(unexplained), system.normals[..., R:])
+    noise_w = np.einsum(
+        "lab,nlb->nla", np.linalg.cholesky(x.q), system.normals[..., :R]
+    )
+    noise_h = np.einsum(
+        "lts,nls->nlt", np.linalg.cholesky(unexplained), system.normals[..., R:]
+    )
     apart = np.einsum("lat,nla->nlt", given_w, noise_w) + noise_h
     mean = x.m + np.einsum("lat,lts,nls->nla", x.theta, np.linalg.inv(rho), apart)
-    return Fields(x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, unexplained)
+    return Fields(
+        x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, unexplained
+    )
 
 
 def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
-    """Conjugates (7), (128) by alpha and token, in covariance form, at the proximal points z."""
+    """Conjugates (7), (128) by alpha and token, in covariance form, at the proximal
+    points z.
+    """
     g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V), z - of.w)
-    theta = np.einsum("nla,nlt,lts->las", g, of.noise_h, np.linalg.inv(of.rest)) / len(g)
+    theta = np.einsum("nla,nlt,lts->las", g, of.noise_h, np.linalg.inv(of.rest)) / len(
+        g
+    )
     by_q = np.einsum("nla,nlb,lbc->lac", g, of.noise_w, np.linalg.inv(x.q)) / len(g)
     return {
         "q": np.einsum("nla,nlb->lab", g, g) / len(g),
@@ -251,7 +272,9 @@ def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float]:
+def output_channel(
+    system: System, x: Order
+) -> tuple[dict[str, np.ndarray], float, float]:
     """Conjugates (7), (128), mean envelope, and full test error."""
     L, C = x.q.shape[:2]
     labels = np.ones((1,) * L) if system.labels is None else system.labels
@@ -275,7 +298,9 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
     return hats, envelope, test
 
 
-def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, float, np.ndarray]:
+def input_channel(
+    system: System, hats: dict[str, np.ndarray]
+) -> tuple[Order, float, np.ndarray]:
     """Order parameters (7), (127) for the ridge; norm ``|W|^2/d`` and plain overlap
     ``W^T Q*/d``.
     """
@@ -287,11 +312,15 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     inverse = np.linalg.inv(D)
     fixed = np.einsum("klc,lca->ka", system.pi, hats["m"])
     linear = np.einsum("klc,lcat->kat", gamma, hats["theta"])
-    second = np.einsum("klc,lcab->kab", gamma, hats["q"]) + fixed[:, :, None] * fixed[:, None]
+    second = (
+        np.einsum("klc,lcab->kab", gamma, hats["q"])
+        + fixed[:, :, None] * fixed[:, None]
+    )
     second += linear @ teacher @ linear.transpose(0, 2, 1)
     spread, along = inverse @ second @ inverse, inverse @ linear @ teacher
     q, V, theta = (
-        np.einsum("k,klc,kab->lcab", weight, gamma, of_atom) for of_atom in (spread, inverse, along)
+        np.einsum("k,klc,kab->lcab", weight, gamma, of_atom)
+        for of_atom in (spread, inverse, along)
     )
     m = np.einsum("k,klc,kab,kb->lca", weight, system.pi, inverse, fixed)
     norm = float(weight @ np.trace(spread, axis1=1, axis2=2))
@@ -311,10 +340,16 @@ def solve(
     Raises
     ------
     ParameterError
-        For a start of another shape, or if the iteration leaves its domain or does not converge.
+        For a start of another shape, or if the iteration leaves its domain or does not
+        converge.
     """
     (L, C), R, t = system.gamma.shape[1:], system.rank, len(system.teacher)
-    sizes = {"q": (L, C, R, R), "m": (L, C, R), "V": (L, C, R, R), "theta": (L, C, R, t)}
+    sizes = {
+        "q": (L, C, R, R),
+        "m": (L, C, R),
+        "V": (L, C, R, R),
+        "theta": (L, C, R, t),
+    }
     for name, size in sizes.items():
         if (given := np.shape(getattr(start, name))) != size:
             raise ParameterError(f"start.{name}: has shape {given}, must have {size}")
@@ -341,8 +376,12 @@ def solve(
 
 @scope.guard(MINIMUM)
 @checked
-def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096) -> System:
-    """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""
+def headline(
+    p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096
+) -> System:
+    """The layer of the figures as a general system: two tokens, one cluster, p_1 =
+    -p_2.
+    """
     return System(
         alpha=p.complexity,
         lam=p.lam,
@@ -362,8 +401,8 @@ def starting_order(
     m: Annotated[np.ndarray, ANYTHING],
     spread: Size,
 ) -> Order:
-    """Starting values from ``|column|^2/d``, overlap of every column with every teacher column,
-    ``m`` per token, V/gamma.
+    """Starting values from ``|column|^2/d``, overlap of every column with every teacher
+    column, ``m`` per token, V/gamma.
     """
     L, C, R, t = system.tokens, system.clusters, system.rank, len(system.teacher)
     scale = system.spectra()[..., None, None]
@@ -375,5 +414,8 @@ def starting_order(
         raise ParameterError(f"m = {shown(m)}: must be {L} numbers, one per token")
     m = np.broadcast_to(m.astype(float)[:, None, None], (L, C, R)).copy()
     return Order(
-        norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t))
+        norm * scale * np.eye(R),
+        m,
+        spread * scale * np.eye(R),
+        overlap * scale * np.ones((R, t)),
     )

@@ -1,5 +1,5 @@
-"""When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega; where
-informed descent ends.
+"""When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega;
+where informed descent ends.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,19 @@ import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
 from theory import Onset, ParameterError
-from theory.dynamics import prediction
 from theory.call import scope
+from theory.dynamics import prediction
 from theory.positional_semantic import errors, state_evolution
 from theory.positional_semantic.branches import Thresholds, curve, line
 from theory.positional_semantic.branches import thresholds as crossings
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import FixedPoint, solve, transverse
-from theory.positional_semantic.model.parameters import DESCENT, FREE, MINIMUM, Parameters
+from theory.positional_semantic.model.parameters import (
+    DESCENT,
+    FREE,
+    MINIMUM,
+    Parameters,
+)
 from theory.positional_semantic.state_evolution import OVERLAP
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure
@@ -42,34 +47,45 @@ LABELS = {
 
 @scope.pointwise(MINIMUM)
 def onset(p: Parameters, until: float | None = None) -> Onset:
-    """Thresholds at ``p.omega``, the fixed points of both branches there, and the data of the phase
-    diagram.
+    """Thresholds at ``p.omega``, the fixed points of both branches there, and the data
+    of the phase diagram.
 
     Parameters
     ----------
     p : Parameters
-        Model. If ``p.alpha`` is set, the fixed points at that sample complexity are included.
+        Model. If ``p.alpha`` is set, the fixed points at that sample complexity are
+        included.
     until : None
         Refused: these are minima of the loss, without a training time.
 
     Returns
     -------
     Onset
-        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN if there is no crossing, see
-        ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
+        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN if there is no crossing,
+        see ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors``
+        and ``reasons``.
     """
     if until is not None:
-        raise ParameterError(f"until = {until}: there is no training time; alpha = n/d is a field")
+        raise ParameterError(
+            f"until = {until}: there is no training time; alpha = n/d is a field"
+        )
     thresholds_at = _crossings(p.replace(alpha=None))
     notes = [f"{name}: {why}" for name, why in thresholds_at.reasons.items()]
-    details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": thresholds_at.reasons}
+    details: dict[str, Any] = {
+        "prox": p.prox,
+        "at_alpha_c": None,
+        "reasons": thresholds_at.reasons,
+    }
     if thresholds_at.at_alpha_c:
         points = _at_crossing(p.replace(alpha=None))
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
         shift = abs(
-            points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]
+            points["positional"].error["train_loss"]
+            - points["semantic"].error["train_loss"]
         ) / (points["positional"].slope - points["semantic"].slope)
-        changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
+        changes = {
+            k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()
+        }
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
         notes.append(
@@ -93,7 +109,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             else:
                 names = "q", OVERLAP[k], "V", "train_loss", "test_mse_half"
                 shown = ", ".join(f"{x} = {values[x]:.5g}" for x in names)
-                notes.append(f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}")
+                notes.append(
+                    f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}"
+                )
     notes += [
         f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
         for place in ("at_alpha_c", "at_alpha")
@@ -111,7 +129,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         setting={name: getattr(p, name) for name in SETTING},
         equations=lambda: [
             e
-            for part in (state_evolution.equations, errors.equations, errors.linear_layer)
+            for part in (
+                state_evolution.equations,
+                errors.equations,
+                errors.linear_layer,
+            )
             for e in part().values()
         ],
     )
@@ -147,7 +169,9 @@ def thresholds(p: Parameters) -> xr.Dataset:
     """
     result = crossings(p).summary()
     words = {name: {"long_name": LABELS[name], "units": "n/d"} for name in result}
-    return xr.Dataset({name: ((), value, words[name]) for name, value in result.items()})
+    return xr.Dataset(
+        {name: ((), value, words[name]) for name, value in result.items()}
+    )
 
 
 def report(point: FixedPoint) -> dict[str, float] | None:
@@ -164,8 +188,8 @@ def report(point: FixedPoint) -> dict[str, float] | None:
 
 
 def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
-    """Thresholds over omega (``lines``) and both branches over alpha at ``p.omega``, with a coarse
-    quadrature.
+    """Thresholds over omega (``lines``) and both branches over alpha at ``p.omega``,
+    with a coarse quadrature.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER))
     centre = found.alpha_c if found.at_alpha_c else 1.5
@@ -174,8 +198,8 @@ def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
 
 
 def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
-    """Thresholds over omega, continued to both sides from ``p.omega``, or from 0.3 if there is no
-    crossing there.
+    """Thresholds over omega, continued to both sides from ``p.omega``, or from 0.3 if
+    there is no crossing there.
     """
     found = found if found.at_alpha_c else crossings(p.replace(omega=START))
     rows = [found]
@@ -196,8 +220,8 @@ def interpolated(omegas: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     omegas, values : array_like, shape (n,)
-        Increasing positional fractions and positive thresholds; fewer than two points are returned
-        unchanged.
+        Increasing positional fractions and positive thresholds; fewer than two points
+        are returned unchanged.
     """
     omegas = np.asarray(omegas, float)
     values = np.asarray(values, float)
@@ -208,13 +232,16 @@ def interpolated(omegas: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(p: Parameters, result: Onset, axes: Any) -> None:
-    """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
-    training losses of the branches, test errors of the semantic one and of the linear layer.
+    """Phase diagram on the left; on the right the two differences whose zeros are the
+    thresholds: training losses of the branches, test errors of the semantic one and of
+    the linear layer.
     """
     left, right = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
-    top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
+    top = min(
+        3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0]))
+    )
     if lines.sizes["omega"] > 1:
         for name, (colour, style, text) in STYLES.items():
             known = lines[name].dropna("omega")
@@ -224,7 +251,9 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
             if name == "alpha_c":
                 left.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
                 left.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
-        left.text(0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right")
+        left.text(
+            0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right"
+        )
         left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
     else:
         left.text(0.5, 0.5, "no crossing", transform=left.transAxes, ha="center")
@@ -255,40 +284,49 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
             right.plot([value], [0], "o", color=colour, ms=5, label=tex)
     right.axhline(0, color="0.5", lw=0.6)
     right.set(
-        xlabel=r"sample complexity $\alpha = n/d$", ylabel=r"difference per dimension $[10^{-3}]$"
+        xlabel=r"sample complexity $\alpha = n/d$",
+        ylabel=r"difference per dimension $[10^{-3}]$",
     )
 
 
 # Prediction of informed descent in the limit of infinite d
 
-SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # variables that the students have, too
+SHARED = [
+    "q",
+    "m",
+    "theta",
+    "train_loss",
+    "test_mse_half",
+]  # variables that the students have, too
 
 
 @scope.pointwise(DESCENT)
 def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
-    """Predict order parameters, training loss and test error at the end of informed descent.
+    """Predict order parameters, training loss and test error at the end of informed
+    descent.
 
-    Informed descent stays in its initial well; therefore the local branch of the proximal operator
-    is used for any ``p.prox``.
+    Informed descent stays in its initial well; therefore the local branch of the
+    proximal operator is used for any ``p.prox``.
 
     Parameters
     ----------
     p : Parameters
         Parameters of the training; ``p.start`` is its initial condition.
     runs : Dataset, optional
-        Students. If they have the sample complexity ``alpha`` as a dimension, so has the result.
+        Students. If they have the sample complexity ``alpha`` as a dimension, so has
+        the result.
 
     Returns
     -------
     Dataset
-        ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``; NaN if the
-        branch does not exist.
+        ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``;
+        NaN if the branch does not exist.
 
     Raises
     ------
     ParameterError
-        For a start on neither branch, an extension that the theory does not cover, a missing alpha,
-        or runs trained with other parameters.
+        For a start on neither branch, an extension that the theory does not cover, a
+        missing alpha, or runs trained with other parameters.
     """
     return over_alpha(
         p, runs, lambda alphas: curve(p.replace(prox="local"), p.start, alphas)[SHARED]
@@ -332,8 +370,8 @@ NOTE = (
 
 @scope.guard(MINIMUM)
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
-    """Order parameters, losses and errors of both branches over (omega, alpha), and thresholds over
-    omega; NaN where there is no crossing.
+    """Order parameters, losses and errors of both branches over (omega, alpha), and
+    thresholds over omega; NaN where there is no crossing.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER), alpha=None)
     curves = {b: curve(p, b, ALPHAS, omega=OF_BRANCHES) for b in BOTH}
@@ -355,7 +393,11 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     labels = "; ".join(f"{name}: {LABELS[name]}" for name in found)
     return {
         "thresholds": xr.Dataset(
-            found, {"omega": OF_THRESHOLDS}, about | {"note": f"{labels}; {about['note']}"}
+            found,
+            {"omega": OF_THRESHOLDS},
+            about | {"note": f"{labels}; {about['note']}"},
         ),
-        "branches": xr.Dataset(branches, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about),
+        "branches": xr.Dataset(
+            branches, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about
+        ),
     }

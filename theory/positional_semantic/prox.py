@@ -1,10 +1,11 @@
-"""Proximal operator of the sentence loss: a minimiser of the objective of its Moreau envelope, in a
-chosen well.
+"""Proximal operator of the sentence loss: a minimiser of the objective of its Moreau
+envelope, in a chosen well.
 
-The objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so that for
-large ``V`` there are two wells, near the two exact solutions of ``S(z) = Y``; for ``w = 0`` they
-are mirror images of each other. This module descends to the well that contains the starting point;
-`theory.positional_semantic.channel` decides which well is used.
+The objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so
+that for large ``V`` there are two wells, near the two exact solutions of ``S(z) = Y``;
+for ``w = 0`` they are mirror images of each other. This module descends to the well
+that contains the starting point; `theory.positional_semantic.channel` decides which
+well is used.
 """
 
 import inspect
@@ -17,11 +18,19 @@ import sympy as sp
 
 from theory.call.parameters import ParameterError
 from theory.positional_semantic.model import definitions
-from theory.positional_semantic.model.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
-
-SMALLEST_CURVATURE = (
-    1e-4  # smallest eigenvalue of the shifted Hessian in units of 1/V; limits Newton steps
+from theory.positional_semantic.model.symbols import (
+    Y_12,
+    Y_21,
+    V,
+    sigma,
+    w_1,
+    w_2,
+    z_1,
+    z_2,
 )
+
+# smallest eigenvalue of the shifted Hessian in units of 1/V; limits Newton steps
+SMALLEST_CURVATURE = 1e-4
 FARTHEST = 0.7  # longest step; wells are about 1 apart
 STEPS = 200
 ROUNDING = 1e-15  # a step may raise the objective by rounding errors
@@ -36,15 +45,17 @@ class NotConverged(ParameterError, ArithmeticError):
 
 @cache
 def _compiled() -> Any:
-    """Objective, gradient and Hessian as one NumPy function with shared sub-expressions."""
+    """Objective, gradient and Hessian as one NumPy function with shared
+    sub-expressions.
+    """
     return sp.lambdify(ARGUMENTS, definitions.derivatives(), "numpy", cse=True)
 
 
 def objective(
     z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float
 ) -> list[np.ndarray]:
-    """Objective, two gradient and three Hessian entries at ``z``; arrays of shape ``(2, ...)``,
-    ``scale`` = sigma.
+    """Objective, two gradient and three Hessian entries at ``z``; arrays of shape ``(2,
+    ...)``, ``scale`` = sigma.
     """
     return _compiled()(*z, *w, *Y, variance, scale)
 
@@ -66,13 +77,14 @@ def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
 
 
 def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
-    """Fields ``z_0`` with ``S(z_0) = Y``, one of the pair ``+-z_0``; shape ``(2, ...)``.
+    """Fields ``z_0`` with ``S(z_0) = Y``, one of the pair ``+-z_0``; shape ``(2,
+    ...)``.
 
-    With ``u = logit Y_12`` and ``v = logit Y_21``: ``z_1 - z_2 = sqrt(-(u + v))`` and ``z_1 + z_2 =
-    (v - u)/(z_1 - z_2)``. If ``Y_12 + Y_21 >= 1`` there is no solution (the two attention
-    probabilities of a tied layer add up to less than one); then, and if the difference is below
-    ``least``, the difference is set to ``least``, which gives a starting point and a direction
-    only.
+    With ``u = logit Y_12`` and ``v = logit Y_21``: ``z_1 - z_2 = sqrt(-(u + v))`` and
+    ``z_1 + z_2 = (v - u)/(z_1 - z_2)``. If ``Y_12 + Y_21 >= 1`` there is no solution
+    (the two attention probabilities of a tied layer add up to less than one); then, and
+    if the difference is below ``least``, the difference is set to ``least``, which
+    gives a starting point and a direction only.
     """
     u, v = (np.log(y) - np.log1p(-y) for y in np.clip(Y, 1e-12, 1 - 1e-12))
     gap = np.sqrt(np.maximum(-(u + v), least**2))
@@ -81,15 +93,21 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
 
 
 def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
-    """Minimise from every column of ``z``, in place; returns how many do not converge. Compiled to
-    machine code, see `_newton`.
+    """Minimise from every column of ``z``, in place; returns how many do not converge.
+    Compiled to machine code, see `_newton`.
     """
     unsettled = 0
     for i in range(z.shape[1]):
         x, y = z[0, i], z[1, i]
-        f, g_1, g_2, a, b, c = at(x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)  # noqa: F821
+        f, g_1, g_2, a, b, c = at(
+            x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale
+        )  # noqa: F821
         shrink, steps = 1.0, 0  # a rejected step is reduced to a quarter
-        while np.abs(g_1) + np.abs(g_2) >= GRADIENT and shrink >= SHORTEST and steps < STEPS:
+        while (
+            np.abs(g_1) + np.abs(g_2) >= GRADIENT
+            and shrink >= SHORTEST
+            and steps < STEPS
+        ):
             steps += 1
             lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
             shift = max(0.0, SMALLEST_CURVATURE / variance - lowest) + max(0.0, -lowest)
@@ -113,7 +131,8 @@ def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped
 
 @cache
 def _newton() -> Callable[..., int]:
-    """`newton` compiled to machine code; ``at`` is the derived objective, gradient and Hessian.
+    """`newton` compiled to machine code; ``at`` is the derived objective, gradient and
+    Hessian.
 
     Compiled on first use, because importing Numba is slow.
     """
@@ -122,7 +141,14 @@ def _newton() -> Callable[..., int]:
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
     constants = "".join(
         f"{name} = {globals()[name]!r}\n"
-        for name in ("SMALLEST_CURVATURE", "FARTHEST", "STEPS", "ROUNDING", "GRADIENT", "SHORTEST")
+        for name in (
+            "SMALLEST_CURVATURE",
+            "FARTHEST",
+            "STEPS",
+            "ROUNDING",
+            "GRADIENT",
+            "SHORTEST",
+        )
     )
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
@@ -145,12 +171,14 @@ newton = njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])",
 def descend(
     start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Minimiser of the well that ``start`` lies in, by Newton steps with a shifted Hessian.
+    """Minimiser of the well that ``start`` lies in, by Newton steps with a shifted
+    Hessian.
 
     Parameters
     ----------
     start, w, Y : ndarray, shape (2, n)
-        Starting points, centres of the quadratic term, and target entries (1,2) and (2,1).
+        Starting points, centres of the quadratic term, and target entries (1,2) and
+        (2,1).
     variance, scale : float
         The order parameter V, and sigma.
 
@@ -181,7 +209,9 @@ def descend(
         hessian,
     )
     if unsettled:
-        raise NotConverged(f"{unsettled} proximal points did not settle in {STEPS} Newton steps")
+        raise NotConverged(
+            f"{unsettled} proximal points did not settle in {STEPS} Newton steps"
+        )
     return z, value, hessian
 
 
@@ -192,18 +222,25 @@ Derivatives = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, gradient, Hess
 
 
 def differentiated(
-    expressions: Sequence[sp.Expr], fields: Sequence[sp.Symbol], others: Sequence[sp.Symbol]
+    expressions: Sequence[sp.Expr],
+    fields: Sequence[sp.Symbol],
+    others: Sequence[sp.Symbol],
 ) -> Callable[..., Derivatives]:
     """Compile expressions with their derivatives in some symbols.
 
     Returns
     -------
     callable
-        ``call(z, *others)`` for ``z`` of shape ``(n, fields)``: values ``(n, expressions)``,
-        gradients ``(n, expressions, fields)``, Hessians ``(n, expressions, fields, fields)``.
+        ``call(z, *others)`` for ``z`` of shape ``(n, fields)``: values ``(n,
+        expressions)``, gradients ``(n, expressions, fields)``, Hessians ``(n,
+        expressions, fields, fields)``.
     """
     values = sp.Matrix(expressions)
-    parts = [values, values.jacobian(fields), *(sp.hessian(e, fields) for e in expressions)]
+    parts = [
+        values,
+        values.jacobian(fields),
+        *(sp.hessian(e, fields) for e in expressions),
+    ]
     entries = [entry for part in parts for entry in part]
     compiled = sp.lambdify([*fields, *others], entries, "numpy", cse=True)
     count, size = len(expressions), len(fields)
@@ -211,13 +248,18 @@ def differentiated(
     def call(z: np.ndarray, *given: Any) -> Derivatives:
         out = np.stack([np.broadcast_to(v, len(z)) for v in compiled(*z.T, *given)], 1)
         value, first, second = np.split(out, [count, count * (1 + size)], 1)
-        return value, first.reshape(-1, count, size), second.reshape(-1, count, size, size)
+        return (
+            value,
+            first.reshape(-1, count, size),
+            second.reshape(-1, count, size, size),
+        )
 
     return call
 
 
 def chained(outer: Derivatives, inner: Derivatives) -> Derivatives:
-    """Value ``(n,)``, gradient and Hessian of a loss of several functions, by the chain rule.
+    """Value ``(n,)``, gradient and Hessian of a loss of several functions, by the chain
+    rule.
 
     Parameters
     ----------
@@ -245,7 +287,8 @@ def proximal(
     Parameters
     ----------
     loss : callable
-        ``loss(z, Y, given)``: value, gradient and Hessian for fields ``z`` of shape ``(n, LR)``.
+        ``loss(z, Y, given)``: value, gradient and Hessian for fields ``z`` of shape
+        ``(n, LR)``.
     w, start : ndarray, shape (n, L, R)
         Centres of the quadratic term, and starting points; descent stays in their well.
     Y : ndarray, shape (n, ...)
@@ -261,7 +304,9 @@ def proximal(
         If a point does not settle.
     """
     n, L, R = w.shape
-    inverse = np.einsum("lk,lab->lakb", np.eye(L), np.linalg.inv(V)).reshape(L * R, L * R)
+    inverse = np.einsum("lk,lab->lakb", np.eye(L), np.linalg.inv(V)).reshape(
+        L * R, L * R
+    )
     centre, z = w.reshape(n, -1), start.reshape(n, -1).copy()
 
     def objective(at: np.ndarray, rows: Any) -> Derivatives:
@@ -291,5 +336,9 @@ def proximal(
         good = rows[lower]
         z[good] += step[lower]
         f[good], g[good], H[good] = (part[lower] for part in moved)
-        shrink[rows] = np.where(lower, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4)
-    raise NotConverged(f"{rows.size} proximal points did not settle in {NEWTON} Newton steps")
+        shrink[rows] = np.where(
+            lower, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4
+        )
+    raise NotConverged(
+        f"{rows.size} proximal points did not settle in {NEWTON} Newton steps"
+    )

@@ -1,11 +1,11 @@
-"""State evolution (7): stationarity conditions of the free entropy, with Gaussian identities for
-the energetic part.
+"""State evolution (7): stationarity conditions of the free entropy, with Gaussian
+identities for the energetic part.
 
-The average of the envelope depends on the order parameters through the distribution of its
-arguments. Differentiation under the average gives derivatives of the envelope M(w, h). The envelope
-theorem expresses those with respect to w and V by g = (z* - w)/V, and integration by parts (Stein's
-lemma) removes those with respect to h. The result contains g but none of its derivatives, so that
-jumps of g need no separate treatment.
+The average of the envelope depends on the order parameters through the distribution of
+its arguments. Differentiation under the average gives derivatives of the envelope M(w,
+h). The envelope theorem expresses those with respect to w and V by g = (z* - w)/V, and
+integration by parts (Stein's lemma) removes those with respect to h. The result
+contains g but none of its derivatives, so that jumps of g need no separate treatment.
 """
 
 from __future__ import annotations
@@ -18,15 +18,46 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Equation, Equations, linear_root, proved, symbol, table, vanishes
+from theory import (
+    Allowed,
+    Equation,
+    Equations,
+    linear_root,
+    proved,
+    symbol,
+    table,
+    vanishes,
+)
 from theory.numbers import numeric
-from theory.symbols.notation import Forms
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.model.parameters import Parameters
+from theory.positional_semantic.model.symbols import (
+    CONJUGATE,
+    MOMENTS,
+    ORDER,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    V,
+    V_hat,
+    alpha,
+    lam,
+    m,
+    m_hat,
+    nu,
+    q,
+    q_hat,
+    ref,
+    rho,
+    sigma,
+    theta,
+    theta_hat,
+)
 from theory.positional_semantic.prox import NotConverged
-from theory.positional_semantic.model.symbols import CONJUGATE, MOMENTS, ORDER, E_g, E_geta, E_gg, E_gxi, V, V_hat, alpha, lam, m, m_hat, nu, q, q_hat, ref, rho, sigma, theta, theta_hat
+from theory.symbols.notation import Forms
 
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
 envelope = sp.Function("M")(w, h)
@@ -35,8 +66,8 @@ NU = rho - theta**2 / q
 
 
 def by_envelope_theorem() -> Forms:
-    """Derivatives of the envelope with respect to ``w`` and ``V`` as functions of ``g``, i.e. those
-    of its objective at the minimiser.
+    """Derivatives of the envelope with respect to ``w`` and ``V`` as functions of
+    ``g``, i.e. those of its objective at the minimiser.
     """
     g = sp.Symbol("g", real=True)
     objective = (z - w) ** 2 / (2 * V) + sp.Function("l")(z, h)
@@ -44,8 +75,8 @@ def by_envelope_theorem() -> Forms:
 
 
 def stein(expr: sp.Expr) -> sp.Expr:
-    """Remove ``xi`` and ``eta`` from an average by parts: ``E[xi F] = E[dF/dxi]``, through ``w``
-    and ``h``.
+    """Remove ``xi`` and ``eta`` from an average by parts: ``E[xi F] = E[dF/dxi]``,
+    through ``w`` and ``h``.
     """
     total = sp.S.Zero
     for (i, j), coefficient in sp.Poly(sp.expand(expr), xi, eta).terms():
@@ -54,15 +85,17 @@ def stein(expr: sp.Expr) -> sp.Expr:
         term = coefficient
         for power, by in ((i, xi), (j, eta)):
             if power:
-                term = sum(sp.diff(term, x) * sp.diff(form, by) for x, form in FIELDS.items())
+                term = sum(
+                    sp.diff(term, x) * sp.diff(form, by) for x, form in FIELDS.items()
+                )
         total += term
     return sp.expand(total)
 
 
 @cache
 def envelope_gradient() -> Forms:
-    """Derivatives of ``E_M`` with respect to q, m, V and theta as averages of ``g``, each proved by
-    integration by parts.
+    """Derivatives of ``E_M`` with respect to q, m, V and theta as averages of ``g``,
+    each proved by integration by parts.
 
     Raises
     ------
@@ -95,51 +128,68 @@ def envelope_gradient() -> Forms:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """The eight equations (7)-(8), solved from the stationarity of the free entropy, and their
-    abbreviation nu.
+    """The eight equations (7)-(8), solved from the stationarity of the free entropy,
+    and their abbreviation nu.
     """
     conditions = free_entropy.gradient(envelope_gradient())
     rows = {}
-    # The derivative with respect to an order parameter determines its conjugate, and vice versa.
+    # The derivative with respect to an order parameter determines its conjugate, and
+    # vice versa.
     partner = {q: V_hat, V: q_hat, m: m_hat, theta: theta_hat}
     for x in ORDER:
         y = partner[x]
         solution = linear_root(conditions[x], y)
         if x is q:
             # E_geta enters through theta_hat only.
-            moment = linear_root(theta_hat - linear_root(conditions[theta], theta_hat), E_geta)
+            moment = linear_root(
+                theta_hat - linear_root(conditions[theta], theta_hat), E_geta
+            )
             solution = sp.expand(sp.expand(solution).subs(E_geta, moment))
         rows[y.name] = (y, solution)
     for x, y in partner.items():
         rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
     return table(
-        ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)
+        ref("Eq. (7)"),
+        "law of the teacher field given the student's",
+        status="exact",
+        nu=(nu, NU),
     ) | table(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure", **rows)
 
 
-NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", "squared norm of the weights", nonnegative=True)
+NORM = symbol(
+    "norm",
+    r"\lVert\hat{Q}\rVert^{2}/d",
+    "squared norm of the weights",
+    nonnegative=True,
+)
 NORM_EQUATION = Equation("norm", NORM, q / sigma**2, ref("Eq. (6)"), "exact", TWO)
 
 
 # Which fixed points are minima that descent can stop in
 
-H_2 = symbol("H_2", r"\overline{H^{-2}}", "trace of the inverse squared Hessian", positive=True)
-replicon = symbol("R", means="replicon: alpha V^2 times the mean squared slope of g", real=True)
+H_2 = symbol(
+    "H_2", r"\overline{H^{-2}}", "trace of the inverse squared Hessian", positive=True
+)
+replicon = symbol(
+    "R", means="replicon: alpha V^2 times the mean squared slope of g", real=True
+)
 
 
 @cache
 def stability() -> Equations:
     """The replicon as a trace over the Hessian of the risk at a student.
 
-    Descent stops at a minimum of the risk whichever well each sentence lies in, as long as the
-    Hessian H has no spectral weight at zero. A ridge raised by s at fixed weights gives the
-    resolvent of H; its trace obeys the state evolution's equation for V with the wells held, so
-    that its slope in s is the trace of ``H^-2``. That trace diverges where the replicon reaches
-    one: on the same line message passing, which multiplies the squared distance of nearby iterates
-    by the replicon at every step, stops converging.
+    Descent stops at a minimum of the risk whichever well each sentence lies in, as long
+    as the Hessian H has no spectral weight at zero. A ridge raised by s at fixed
+    weights gives the resolvent of H; its trace obeys the state evolution's equation for
+    V with the wells held, so that its slope in s is the trace of ``H^-2``. That trace
+    diverges where the replicon reaches one: on the same line message passing, which
+    multiplies the squared distance of nearby iterates by the replicon at every step,
+    stops converging.
     """
     s = sp.Symbol("s")
-    # V_hat = alpha E tr l''(1 + V l'')^-1; its slope in V is -alpha E|dg/dw|^2 = -R/V^2.
+    # V_hat = alpha E tr l''(1 + V l'')^-1; its slope in V is -alpha E|dg/dw|^2 =
+    # -R/V^2.
     V_hat = sp.Function("V_hat")
     zero = V * (lam + s + sigma**2 * V_hat(V)) - sigma**2
     slope = -sp.diff(zero, s) / sp.diff(zero, V)
@@ -154,13 +204,14 @@ def stability() -> Equations:
     )
 
 
-# The map of the state evolution (7), compiled from its equations, and damped steps of it
+# The map of the state evolution (7), compiled from its equations, and damped steps of
+# it
 
 OVERLAP = {"positional": "m", "semantic": "theta"}  # that is not zero on a branch
 BRANCHES = (*OVERLAP, "agnostic")
 Branch = Annotated[str, Allowed(choices=BRANCHES)]
-# Default starting points, near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with
-# sigma.
+# Default starting points, near the solutions at omega = 0.3, alpha = 2, sigma = 0.5;
+# scaled with sigma.
 STARTS = {
     "positional": State(0.05, 0.26, 11.0, 0.0),
     "semantic": State(0.115, 0.0, 12.5, 0.158),
@@ -171,12 +222,16 @@ Found = TypeVar("Found")
 
 @cache
 def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compiled equations (7): conjugates from averages, and order parameters from conjugates."""
+    """Compiled equations (7): conjugates from averages, and order parameters from
+    conjugates.
+    """
     eq = equations()
     inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
     hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
     out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    return out, numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
+    return out, numeric.function(
+        [eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE)
+    )
 
 
 def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, float]:
@@ -212,8 +267,8 @@ def damped(
     Parameters
     ----------
     step : callable
-        ``step(state, before)``: the new state, and what was computed on the way; ``before`` is
-        what the last step computed.
+        ``step(state, before)``: the new state, and what was computed on the way;
+        ``before`` is what the last step computed.
     start : State or None
         Starting point, or None for the one in `STARTS`.
     share : float
@@ -241,8 +296,12 @@ def damped(
         change = max(abs(a - b) for a, b in zip(new, state, strict=True))
         if change < tolerance * max(1.0, state.V):
             return state, computed, change
-        state = State(*(share * a + (1 - share) * b for a, b in zip(state, new, strict=True)))
-    raise NotConverged(f"no fixed point on the {branch} branch after {steps} damped steps")
+        state = State(
+            *(share * a + (1 - share) * b for a, b in zip(state, new, strict=True))
+        )
+    raise NotConverged(
+        f"no fixed point on the {branch} branch after {steps} damped steps"
+    )
 
 
 @contextlib.contextmanager
@@ -258,7 +317,12 @@ def in_range(p: Parameters) -> Iterator[None]:
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield
-    except (FloatingPointError, ZeroDivisionError, OverflowError, np.linalg.LinAlgError) as error:
+    except (
+        FloatingPointError,
+        ZeroDivisionError,
+        OverflowError,
+        np.linalg.LinAlgError,
+    ) as error:
         why = f"leaves double precision ({error}); take them less extreme"
         raise NotConverged(f"state evolution at {where}: {why}") from None
     except NotConverged as error:

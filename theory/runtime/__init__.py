@@ -1,1 +1,3 @@
-"""Services of commands (flags, files, progress, memory, digests); no derivation imports it."""
+"""Services of commands (flags, files, progress, memory, digests); no derivation imports
+it.
+"""

@@ -17,17 +17,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from theory import __version__
-from theory.models import registry
 from theory.call import scope
 from theory.call.parameters import BaseParameters, ParameterError, nearest
-from theory.runtime import commands, output
 from theory.call.values import NEAR
+from theory.models import registry
+from theory.runtime import commands, output
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 PLOT = "draw the figure: into FILE, or without one into a window (a file if there is no display)"
 _FLAGS: dict[str, dict[str, Any]] = {
-    "json": dict(action="store_true", help="one JSON object on stdout instead of a table"),
+    "json": dict(
+        action="store_true", help="one JSON object on stdout instead of a table"
+    ),
     "wide": dict(action="store_true", help="every column, however wide the table"),
     "out": dict(
         type=lambda text: Path(output.writable(text, file=False)),
@@ -42,17 +44,28 @@ _FLAGS: dict[str, dict[str, Any]] = {
         metavar="FILE",
         help="the equations as LaTeX, to FILE or stdout",
     ),
-    "set": dict(action="append", default=[], metavar="NAME=VALUE", help="set parameters: N=8 L=4"),
+    "set": dict(
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set parameters: N=8 L=4",
+    ),
     "preset": dict(metavar="NAME", help="named parameters to start from, e.g. table_2"),
     "seeds": dict(metavar="SEEDS", help="8 (0..7), 0:20 (half-open) or 3,5"),
     "alpha": dict(
-        type=float, metavar="X", help="run length in the model's time, or sample complexity n/d"
+        type=float,
+        metavar="X",
+        help="run length in the model's time, or sample complexity n/d",
     ),
-    "until": dict(type=float, metavar="X", help="run length in the model's time (also --alpha)"),
+    "until": dict(
+        type=float, metavar="X", help="run length in the model's time (also --alpha)"
+    ),
     "device": dict(metavar="NAME", help="torch device (cpu, cuda, cuda:1, ...)"),
     "quiet": dict(action="store_true", help="no progress on stderr"),
     "anew": dict(action="store_true", help="run it even if its result is stored"),
-    "full": dict(action="store_true", help="also what takes minutes to hours, as ledgers cite it"),
+    "full": dict(
+        action="store_true", help="also what takes minutes to hours, as ledgers cite it"
+    ),
     "train": dict(
         action="store_true",
         help="train the students again that come with the code (hours on a CPU)",
@@ -66,7 +79,9 @@ _FLAGS: dict[str, dict[str, Any]] = {
         metavar="NAME=COLUMN,...",
         help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
     ),
-    "rows": dict(metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"),
+    "rows": dict(
+        metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"
+    ),
     "fluctuations": dict(
         action="store_true",
         help="also what steps, batches and random weights do to times, of models that are stated",
@@ -79,13 +94,17 @@ _FLAGS: dict[str, dict[str, Any]] = {
 
 
 def _check_place(flag: str, target: Path | str | None) -> None:
-    """Refuse to write where there is no folder, before any work. Folders are made below the working
-    directory only, so that a misspelled path is an error.
+    """Refuse to write where there is no folder, before any work. Folders are made below
+    the working directory only, so that a misspelled path is an error.
     """
     place = Path(target).parent if target else Path()
-    if not place.is_dir() and not Path(os.path.realpath(place)).is_relative_to(Path.cwd()):
+    if not place.is_dir() and not Path(os.path.realpath(place)).is_relative_to(
+        Path.cwd()
+    ):
         advice = f"mkdir -p {shlex.quote(str(place))}"
-        raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
+        raise ParameterError(
+            f"--{flag} {target}: there is no folder {place}; make it: {advice}"
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,8 +112,12 @@ class Parser(argparse.ArgumentParser):
 
     unset: frozenset[str] = frozenset()  # parameters that the command itself varies
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Reject unknown flags first: argparse would take the word after one for a MODEL."""
+    def parse_args(
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:  # type: ignore[override]
+        """Reject unknown flags first: argparse would take the word after one for a
+        MODEL.
+        """
         if commands.COMPLETION in os.environ:
             self._complete()
         words = _assignments(sys.argv[1:] if args is None else args)
@@ -107,7 +130,9 @@ class Parser(argparse.ArgumentParser):
         for flag in ("out", "plot", "latex"):
             _check_place(flag, getattr(parsed, flag, None))
         if getattr(parsed, "beyond", False):
-            warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
+            warnings.simplefilter(
+                "ignore", scope.BeyondScope
+            )  # the result's notes say it
             scope.insist()
         return parsed
 
@@ -130,21 +155,33 @@ class Parser(argparse.ArgumentParser):
         argcomplete.autocomplete(self)
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
-        """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest flag."""
+        """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest
+        flag.
+        """
         name = flag[2:]
         if name in ("set", "preset"):
-            return (
-                f"; this command takes no numbers, solvable onset does: solvable onset {flag} ..."
-            )
+            return f"; this command takes no numbers, solvable onset does: solvable onset {flag} ..."
         if "--set" in self._option_string_actions and name not in self.unset:
-            models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
+            models = [
+                registry.find(w)
+                for w in words
+                if w.partition(".")[0] in registry.MODELS
+            ]
             usual = self.get_default("model") or next(iter(registry.MODELS))
-            for model in [m for x in models or [registry.find(usual)] for m in (x, *x.systems)]:
+            for model in [
+                m for x in models or [registry.find(usual)] for m in (x, *x.systems)
+            ]:
                 kind = getattr(model.wing("theory"), "Parameters", None)
-                if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
+                if kind is not None and name in {
+                    f.name for f in dataclasses.fields(kind)
+                }:
                     return f"; parameters are set by --set {name}=VALUE"
-        flags = [f[2:] for f in self._option_string_actions if f not in ("-h", "--help")]
-        near = difflib.get_close_matches(name, flags, n=1, cutoff=NEAR)  # dashes are alike
+        flags = [
+            f[2:] for f in self._option_string_actions if f not in ("-h", "--help")
+        ]
+        near = difflib.get_close_matches(
+            name, flags, n=1, cutoff=NEAR
+        )  # dashes are alike
         return f"; did you mean --{near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
@@ -153,8 +190,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def _assignments(words: Sequence[str]) -> list[str]:
-    """Words of a command line with every parameter under a flag of its own: ``--set N=4 M=3`` and
-    ``--set N=4,M=3`` are ``--set N=4 --set M=3``.
+    """Words of a command line with every parameter under a flag of its own: ``--set N=4
+    M=3`` and ``--set N=4,M=3`` are ``--set N=4 --set M=3``.
     """
     spelled: list[str] = []
     for word in words:
@@ -169,23 +206,34 @@ def _assignments(words: Sequence[str]) -> list[str]:
 def _model(name: str) -> registry.Model:
     try:
         return registry.find(name)
-    except ParameterError as error:  # argparse would replace the message of a ValueError
+    except (
+        ParameterError
+    ) as error:  # argparse would replace the message of a ValueError
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> Parser:
+def parser(
+    prog: str, description: str, *flags: str, model: bool | str = True
+) -> Parser:
     """Make a command's parser from the shared flags it understands.
 
-    ``model`` says whether the command takes a MODEL and which one is the default (True: the first;
-    ``"all"``: no default, all models).
+    ``model`` says whether the command takes a MODEL and which one is the default (True:
+    the first; ``"all"``: no default, all models).
     """
     made = Parser(prog=f"python -m {prog}", description=description)
-    made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
+    made.add_argument(
+        "--version", action="version", version=f"solvable-transformers {__version__}"
+    )
     if model:
         default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
         known = f"one of {', '.join(registry.MODELS)}, or a file: FILE.py"
         made.add_argument(
-            "model", nargs="?", type=_model, default=default, metavar="MODEL", help=known
+            "model",
+            nargs="?",
+            type=_model,
+            default=default,
+            metavar="MODEL",
+            help=known,
         )
     for flag in flags:
         made.add_argument(f"--{flag}", **_FLAGS[flag])
@@ -194,11 +242,15 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
 
 def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
     """Parameters of a model from ``--preset`` and ``--set``, see `preset`."""
-    return preset(args.model.wing("theory").Parameters, args.preset, base).parse(args.set)
+    return preset(args.model.wing("theory").Parameters, args.preset, base).parse(
+        args.set
+    )
 
 
 def preset(kind: Any, name: str | None, base: BaseParameters | None = None) -> Any:
-    """Parameters of a kind by the name of a preset; without one, ``base`` or the default."""
+    """Parameters of a kind by the name of a preset; without one, ``base`` or the
+    default.
+    """
     if name is not None:
         return choose("--preset", name, getattr(kind, "presets", dict)())()
     return base or kind()
@@ -241,8 +293,14 @@ def positive(field: str, value: float | None) -> float | None:
 
 
 def length(given: Mapping[str, Any]) -> float | None:
-    """Run length in the model's time, from ``--until`` or ``--alpha``; both are an error."""
-    lengths = [positive(f"--{x}", given[x]) for x in ("until", "alpha") if given.get(x) is not None]
+    """Run length in the model's time, from ``--until`` or ``--alpha``; both are an
+    error.
+    """
+    lengths = [
+        positive(f"--{x}", given[x])
+        for x in ("until", "alpha")
+        if given.get(x) is not None
+    ]
     if len(lengths) > 1:
         raise ParameterError("--alpha: says the same as --until; give one of them")
     return lengths[0] if lengths else None
@@ -267,11 +325,13 @@ def check_plot(target: str | None) -> None:
     Raises
     ------
     ParameterError
-        If the target is the name of a model (``--plot MODEL`` instead of ``MODEL --plot``), has no
-        known picture format, or the result has no figure.
+        If the target is the name of a model (``--plot MODEL`` instead of ``MODEL
+        --plot``), has no known picture format, or the result has no figure.
     """
     if target in registry.MODELS:
-        raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
+        raise ParameterError(
+            f"--plot {target}: is a model, not a file; write '{target} --plot'"
+        )
     if target is not None:
         from theory.runtime import plotting  # noqa: F401, fails here if MPLBACKEND is invalid
     if target:
@@ -279,7 +339,9 @@ def check_plot(target: str | None) -> None:
 
         endings = sorted(FigureCanvasBase.get_supported_filetypes())
         if Path(target).suffix.lstrip(".").lower() not in endings:
-            raise ParameterError(f"--plot {target}: must end in one of {', '.join(endings)}")
+            raise ParameterError(
+                f"--plot {target}: must end in one of {', '.join(endings)}"
+            )
 
 
 def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
@@ -287,7 +349,9 @@ def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
     nearest one.
     """
     if name not in table:
-        message = f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table)}"
+        message = (
+            f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table)}"
+        )
         raise ParameterError(message.rstrip(" ;"))
     return table[name]
 
@@ -299,7 +363,9 @@ def _shortened(message: str) -> str:
         for word in sys.argv[1:]
         for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])
     }
-    for part in sorted((p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True):
+    for part in sorted(
+        (p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True
+    ):
         if not os.path.exists(part):
             message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
     return message
@@ -315,7 +381,9 @@ def heed_termination() -> None:
     """
 
     def terminate(*_: Any) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignored while a checkpoint is written
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # ignored while a checkpoint is written
         raise Terminated
 
     with contextlib.suppress(ValueError):  # not in the main thread
@@ -325,17 +393,22 @@ def heed_termination() -> None:
 
 
 def _streams() -> None:
-    """Prepare the output streams: escape characters that the encoding lacks, print warnings on one
-    line, and refuse a missing stdout.
+    """Prepare the output streams: escape characters that the encoding lacks, print
+    warnings on one line, and refuse a missing stdout.
     """
     if sys.stdout is None:
-        print("error: stdout is closed; to do without, redirect it: > /dev/null", file=sys.stderr)
+        print(
+            "error: stdout is closed; to do without, redirect it: > /dev/null",
+            file=sys.stderr,
+        )
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(
             stream, "reconfigure"
         ):
-            with contextlib.suppress(OSError):  # it looks where it is, which a pipe may not say
+            with contextlib.suppress(
+                OSError
+            ):  # it looks where it is, which a pipe may not say
                 stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: (
         f"warning: {' '.join(str(message).split())}\n"
@@ -350,18 +423,20 @@ def _forget_stdout() -> None:
 
 def for_the_shell(message: str) -> str:
     """A message whose proposal, a call in Python, is spelled in flags of a command."""
-    message = re.sub(r"; try [\w.]+\.[A-Z]\w*\.(\w+)\(\)$", r"; try --preset \1", message)
+    message = re.sub(
+        r"; try [\w.]+\.[A-Z]\w*\.(\w+)\(\)$", r"; try --preset \1", message
+    )
     head, sign, changes = message.partition("; try p.replace(")
     flags = changes.removesuffix(")").replace("'", "").replace(", ", " --set ")
     return f"{head}; try --set {flags}" if sign else message
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command. Invalid input, a full disk or insufficient memory give one line on stderr and
-    exit code 2.
+    """Run a command. Invalid input, a full disk or insufficient memory give one line on
+    stderr and exit code 2.
     """
-    # The process is short-lived, imported modules stay, and SymPy's small objects are rarely in
-    # reference cycles: garbage collection would only cost time.
+    # The process is short-lived, imported modules stay, and SymPy's small objects are
+    # rarely in reference cycles: garbage collection would only cost time.
     gc.freeze()
     gc.set_threshold(100_000)
     heed_termination()
@@ -386,7 +461,11 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, RuntimeError, ValueError) as error:  # torch raises a plain RuntimeError
+    except (
+        MemoryError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # torch raises a plain RuntimeError
         said = str(error).partition("\n")[0]
         digits = "limit (4300 digits)" in said
         if not (isinstance(error, MemoryError) or "memory" in said or digits):

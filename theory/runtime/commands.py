@@ -1,5 +1,5 @@
-"""One command for the shell: ``solvable`` lists verbs and models, and ``solvable onset MODEL`` is
-``python -m theory.onset MODEL`` in any folder.
+"""One command for the shell: ``solvable`` lists verbs and models, and ``solvable onset
+MODEL`` is ``python -m theory.onset MODEL`` in any folder.
 """
 
 import argparse
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 UNLISTED = re.compile(r"verify|.*\.(benchmark|demo|device|start)")
-COMPLETION = "_ARGCOMPLETE"  # set while the shell completes a word: where a command begins, from 1
+# set while the shell completes a word: where a command begins, from 1
+COMPLETION = "_ARGCOMPLETE"
 USAGE = """\
 solvable VERB [MODEL[.SYSTEM]] [--set NAME=VALUE] ...  (or python -m VERB ...)
 {verbs}
@@ -25,8 +26,8 @@ Flags: solvable VERB -h. Completion by <Tab>: eval "$(solvable --completion)\"""
 
 @functools.cache
 def verbs() -> dict[str, str]:
-    """What each command does, by its name after ``python -m``: the first words of its module, which
-    is not imported.
+    """What each command does, by its name after ``python -m``: the first words of its
+    module, which is not imported.
     """
     described = {}
     for wing in ("theory", "simulate", "verify", "papers"):
@@ -39,7 +40,8 @@ def verbs() -> dict[str, str]:
 
 
 def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Verb and remaining words: ``theory.onset``, ``theory onset`` and ``onset`` are the same.
+    """Verb and remaining words: ``theory.onset``, ``theory onset`` and ``onset`` are
+    the same.
 
     Raises
     ------
@@ -51,11 +53,16 @@ def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     called = [v for v in verbs() if name in (v, v.rpartition(".")[2])]
     if len(called) == 1:
         return called[0], words[count:]
-    from theory.models import registry
     from theory.call.parameters import ParameterError, nearest
+    from theory.models import registry
 
     advice = " or ".join(called) or nearest(name, re.split("[ .]", " ".join(verbs())))
-    usual = {"train": "simulate", "models": "", "list": "", "plot": "onset MODEL --plot"}
+    usual = {
+        "train": "simulate",
+        "models": "",
+        "list": "",
+        "plot": "onset MODEL --plot",
+    }
     if name in usual:
         advice = f"type solvable {usual[name]}".strip()
     if name in registry.TABLE:
@@ -81,7 +88,9 @@ def listing(wing: str) -> str:
 
     listed = {v: what for v, what in verbs().items() if v.startswith(wing)}
     return USAGE.format(
-        verbs="\n".join(f"{v:21}{what}" for v, what in listed.items() if not UNLISTED.fullmatch(v)),
+        verbs="\n".join(
+            f"{v:21}{what}" for v, what in listed.items() if not UNLISTED.fullmatch(v)
+        ),
         others=" ".join(v for v in listed if UNLISTED.fullmatch(v) and "." in v),
         models=by_model(registry.TABLE),
     )
@@ -114,7 +123,9 @@ def main(argv: Sequence[str] | None = None, wing: str = "") -> int:
 
 
 def complete() -> None:
-    """Complete a word for the shell: verbs and models at once, flags by the command's parser."""
+    """Complete a word for the shell: verbs and models at once, flags by the command's
+    parser.
+    """
     import argcomplete
 
     from theory.models import registry
@@ -128,7 +139,9 @@ def complete() -> None:
         os.environ[COMPLETION] = str(1 + len(words) - len(others))
         if len(others) > 1 or verb == "papers" or others[0].startswith("-"):
             run(verb, others)
-        below = [v.removeprefix(f"{verb}.") for v in verbs() if v.startswith(f"{verb}.")]
+        below = [
+            v.removeprefix(f"{verb}.") for v in verbs() if v.startswith(f"{verb}.")
+        ]
         choices = [*registry.TABLE, *below]
     parser.add_argument("word", choices=choices)
     argcomplete.autocomplete(parser)

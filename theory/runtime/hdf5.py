@@ -12,19 +12,22 @@ FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32)
 NUMBERS = {
     getattr(h5t, name).encode()
     for name in dir(h5t)
-    if name.startswith(("IEEE_F32", "IEEE_F64", "STD_I", "STD_U")) and name.endswith(("LE", "BE"))
+    if name.startswith(("IEEE_F32", "IEEE_F64", "STD_I", "STD_U"))
+    and name.endswith(("LE", "BE"))
 }
 PACKED = 1100  # largest expansion by zlib, 1032, and a margin
 DIMENSIONS = {  # references by which arrays share an axis
     b"DIMENSION_LIST": h5t.VLEN,
     b"REFERENCE_LIST": h5t.COMPOUND,
 }
-HEAP = b"GCOL\1\0\0\0"  # a collection of lists and words: its size, then number, size of each
+# a collection of lists and words: its size, then number, size of each
+HEAP = b"GCOL\1\0\0\0"
 
 
 def inspect(content: bytes) -> int:
-    """Refuse a file that the netCDF library cannot be trusted with: at numbers of unusual size and
-    groups with two names it ends the process, and links and arrays may make it read other files.
+    """Refuse a file that the netCDF library cannot be trusted with: at numbers of
+    unusual size and groups with two names it ends the process, and links and arrays may
+    make it read other files.
 
     Returns
     -------
@@ -34,8 +37,8 @@ def inspect(content: bytes) -> int:
     Raises
     ------
     ParameterError
-        Naming what is not plain, or if arrays are larger than can be packed into the file. Files
-        that are not HDF5 pass.
+        Naming what is not plain, or if arrays are larger than can be packed into the
+        file. Files that are not HDF5 pass.
     """
     size = 0
     if not content.startswith(b"\x89HDF\r\n\x1a\n"):
@@ -66,13 +69,17 @@ def inspect(content: bytes) -> int:
 
 
 def _heaps(content: bytes) -> None:
-    """Refuse sizes of lists and words that do not add up, on which the library may never end."""
+    """Refuse sizes of lists and words that do not add up, on which the library may
+    never end.
+    """
     at = content.find(HEAP)
     while at >= 0:
         place, end = at + 16, at + struct.unpack_from("<Q", content, at + 8)[0]
         while place + 16 <= end:
             number, size = struct.unpack_from("<H6xQ", content, place)
-            step = 16 + -(-size // 8) * 8 if number else size  # number 0: the rest, with its head
+            step = (
+                16 + -(-size // 8) * 8 if number else size
+            )  # number 0: the rest, with its head
             place += step or end  # no step is no rest
         if not place <= end <= len(content):
             raise ValueError("lists do not fit into their place")
@@ -94,7 +101,10 @@ def _array(name: str, array: h5d.DatasetID) -> int:
 def _attributes(node: Any) -> None:
     for k in range(h5a.get_num_attrs(node)):
         attribute = h5a.open(node, index=k)
-        name, known = attribute.name.decode(errors="replace"), DIMENSIONS.get(attribute.name)
+        name, known = (
+            attribute.name.decode(errors="replace"),
+            DIMENSIONS.get(attribute.name),
+        )
         if known is None:
             _plain(name, attribute)
         elif attribute.get_type().get_class() != known:
@@ -106,4 +116,6 @@ def _plain(name: str, values: Any) -> None:
     if values.get_space().get_simple_extent_type() == h5s.NULL:
         raise ParameterError(f"{name} has no values")
     if not isinstance(kind, h5t.TypeStringID) and kind.encode() not in NUMBERS:
-        raise ParameterError(f"{name} has values that are neither ordinary numbers nor words")
+        raise ParameterError(
+            f"{name} has values that are neither ordinary numbers nor words"
+        )

@@ -1,5 +1,5 @@
-"""Memory: how much is available, and a one-line error, before allocation, if an estimate exceeds
-it.
+"""Memory: how much is available, and a one-line error, before allocation, if an
+estimate exceeds it.
 """
 
 import contextlib
@@ -26,15 +26,18 @@ def _number(path: str) -> float:
 def _fields(path: str) -> dict[str, float]:
     """Table of names and numbers in a kernel file."""
     try:
-        lines = [line.replace(":", " ").split() for line in Path(path).read_text().splitlines()]
+        lines = [
+            line.replace(":", " ").split()
+            for line in Path(path).read_text().splitlines()
+        ]
         return {words[0]: float(words[1]) for words in lines if len(words) > 1}
     except (OSError, ValueError):
         return {}
 
 
 def available() -> float:
-    """Bytes that this process can still allocate: the smallest of free memory, control-group limit
-    and address-space limit.
+    """Bytes that this process can still allocate: the smallest of free memory,
+    control-group limit and address-space limit.
     """
     limits = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
     for limit, used in (
@@ -45,12 +48,17 @@ def available() -> float:
         stat = _fields(str(group / Path(used).with_name("memory.stat")))
         taken = _number(str(group / used)) - stat.get("inactive_file", 0)
         most = _number(str(group / limit))
-        limits.append(most - taken if most < float("inf") and taken < float("inf") else most)
+        limits.append(
+            most - taken if most < float("inf") and taken < float("inf") else most
+        )
     with contextlib.suppress(ImportError):  # not available on every system
         import resource
 
         pages = _number_of_pages()
-        for kind, now in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[1])):
+        for kind, now in (
+            (resource.RLIMIT_AS, pages[0]),
+            (resource.RLIMIT_DATA, pages[1]),
+        ):
             soft, _ = resource.getrlimit(kind)
             if soft != resource.RLIM_INFINITY:
                 limits.append(soft - now)
@@ -91,13 +99,14 @@ def require(
     times: int = 1,
     there: float | None = None,
 ) -> None:
-    """Raise an error if the estimated memory exceeds what is available, before anything is
-    allocated.
+    """Raise an error if the estimated memory exceeds what is available, before anything
+    is allocated.
 
     Parameters
     ----------
     needed : callable
-        Function of Parameters that estimates bytes from array shapes; monotone in every size.
+        Function of Parameters that estimates bytes from array shapes; monotone in every
+        size.
     p : Parameters
         The requested parameters.
     what : str
@@ -110,7 +119,8 @@ def require(
     Raises
     ------
     ParameterError
-        Naming the parameter whose reduction saves most, the bytes needed and the bytes available.
+        Naming the parameter whose reduction saves most, the bytes needed and the bytes
+        available.
     """
     size = times * needed(p)
     if size <= NEGLIGIBLE_BYTES:
@@ -120,15 +130,19 @@ def require(
         return
     name, value, direction = _heaviest(needed, p)
     many = f" ({times} at a time)" if times > 1 else ""
-    where, how = (f"{name} = {value}: ", f"; take {name} {direction}") if name else ("", "")
+    where, how = (
+        (f"{name} = {value}: ", f"; take {name} {direction}") if name else ("", "")
+    )
     raise ParameterError(
         f"{where}{what} needs about {amount(size)} of memory{many}, there are {amount(there)}{how}"
     )
 
 
-def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, Any, str]:
-    """Parameter to change, its value and the direction of the change: the one that saves most among
-    those above their default, otherwise among all.
+def _heaviest(
+    needed: Callable[[Any], float], p: BaseParameters
+) -> tuple[str, Any, str]:
+    """Parameter to change, its value and the direction of the change: the one that
+    saves most among those above their default, otherwise among all.
     """
     now, found = needed(p), []
     for name, value in p.as_dict().items():
@@ -149,7 +163,9 @@ def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, A
 
 
 def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
-    """A value divided by `TRIED`, within its allowed range; None if it cannot be lowered."""
+    """A value divided by `TRIED`, within its allowed range; None if it cannot be
+    lowered.
+    """
     allowed = p._allowed(name)
     low, step = allowed.low, allowed.multiple_of or 1
     if isinstance(value, float):

@@ -1,6 +1,6 @@
-"""Input and output of commands: atomic files, tables, JSON, reading text; the user's cache folder,
-and digests of source files without comments and docstrings (of single definitions:
-`verify.checks.digests`).
+"""Input and output of commands: atomic files, tables, JSON, reading text; the user's
+cache folder, and digests of source files without comments and docstrings (of single
+definitions: `verify.checks.digests`).
 """
 
 import ast
@@ -29,16 +29,19 @@ NARROWEST = 10  # smallest width of a text column, in characters
 def path(name: Any) -> Path:
     """Where a file or folder is."""
     if not isinstance(name, str | Path) or "\0" in str(name):
-        raise ParameterError(f"path = {shown(name)}: must be the name of a file or folder")
+        raise ParameterError(
+            f"path = {shown(name)}: must be the name of a file or folder"
+        )
     return Path(name)
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Write to a temporary neighbour of ``path`` that takes its name only when it is complete.
+    """Write to a temporary neighbour of ``path`` that takes its name only when it is
+    complete.
 
-    A link stays, and its target is replaced. Devices and pipes are written directly; a pipe that
-    nobody reads is an error.
+    A link stays, and its target is replaced. Devices and pipes are written directly; a
+    pipe that nobody reads is an error.
     """
     if str(path.absolute()).startswith(("/dev/", "/proc/")) or (
         path.exists() and not path.is_file()
@@ -51,7 +54,9 @@ def atomic(path: Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
+    )
     os.close(handle)
     temporary = Path(name)
     try:
@@ -67,8 +72,8 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def writable(text: str, file: bool = True) -> str:
-    """Check, before any work, that a result can be written to a path (an argparse type); ``-`` and
-    no path are stdout and a name to be chosen.
+    """Check, before any work, that a result can be written to a path (an argparse
+    type); ``-`` and no path are stdout and a name to be chosen.
 
     Raises
     ------
@@ -76,7 +81,9 @@ def writable(text: str, file: bool = True) -> str:
         Naming the obstacle.
     """
     path = Path(os.path.realpath(text))
-    if text in ("", "-") or (path.exists() and not path.is_file() and not path.is_dir()):
+    if text in ("", "-") or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    ):
         return text
     folder = path.parent if path.is_file() else path
     while not folder.exists():
@@ -93,18 +100,22 @@ def writable(text: str, file: bool = True) -> str:
 
 
 def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
-    """Write text atomically to a file and print its path; without a path, write to stdout."""
+    """Write text atomically to a file and print its path; without a path, write to
+    stdout.
+    """
     if path is None:
         print(text.removesuffix("\n"))
         return
     with atomic(path) as temporary:
-        temporary.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        temporary.write_text(
+            text if text.endswith("\n") else text + "\n", encoding="utf-8"
+        )
     print(path, file=stream)
 
 
 def read_text(flag: str, path: Path, most: int = 2**28) -> str:
-    """Text of a regular file of at most ``most`` bytes. Devices and pipes are rejected, as they may
-    be endless.
+    """Text of a regular file of at most ``most`` bytes. Devices and pipes are rejected,
+    as they may be endless.
 
     Raises
     ------
@@ -136,7 +147,9 @@ def intact(path: Path) -> Iterator[None]:
         yield
     except (ParameterError, OSError, MemoryError):
         raise
-    except Exception as error:  # a missing key, a list for a number, nested too deeply, ...
+    except (
+        Exception
+    ) as error:  # a missing key, a list for a number, nested too deeply, ...
         raise ParameterError(
             f"{path}: damaged ({error_summary(error)}); restore it, as by git checkout"
         ) from None
@@ -164,17 +177,22 @@ def width() -> int:
     return max(shutil.get_terminal_size((WIDTH, 24)).columns, 2 * NARROWEST)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = True) -> str:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = True
+) -> str:
     """Plain text table with aligned columns; unless ``wide``, it fits the terminal.
 
-    Text columns are wrapped. Columns after the first two that still do not fit are dropped and
-    named below the table.
+    Text columns are wrapped. Columns after the first two that still do not fit are
+    dropped and named below the table.
     """
     cells = [[str(c) for c in r] for r in [header, *rows]]
     columns = list(range(len(header)))
     natural = [max(len(r[i]) for r in cells) for i in columns]
     least = [
-        min(natural[i], max(NARROWEST, *(len(w) for r in cells for w in r[i].split() or [""])))
+        min(
+            natural[i],
+            max(NARROWEST, *(len(w) for r in cells for w in r[i].split() or [""])),
+        )
         for i in columns
     ]
     room = 10**6 if wide else width()
@@ -190,7 +208,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = 
     for k, row in enumerate(cells):
         parts = [wrapped(row[i], widths[i]) for i in columns]
         block = [
-            "  ".join(c.ljust(widths[i]) for c, i in zip(r, columns, strict=True)).rstrip()
+            "  ".join(
+                c.ljust(widths[i]) for c, i in zip(r, columns, strict=True)
+            ).rstrip()
             for r in itertools.zip_longest(*parts, fillvalue="")
         ]
         lines = [*lines, *block] if k else [*block, *lines]
@@ -205,7 +225,11 @@ def wrapped(text: str, room: int) -> list[str]:
         return [text]
     indent = " " * (len(text) - len(text.lstrip()))
     return textwrap.wrap(
-        text, room, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False
+        text,
+        room,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -244,9 +268,9 @@ def undocumented(text: str) -> ast.Module:
 
 
 def cache_folder() -> Path:
-    """``$SOLVABLE_TRANSFORMERS_CACHE``, or ``solvable-transformers`` in the user's cache folder;
-    made if it is missing. What is in it may be run: a folder that others own or can write to is
-    not used, which a warning says.
+    """``$SOLVABLE_TRANSFORMERS_CACHE``, or ``solvable-transformers`` in the user's
+    cache folder; made if it is missing. What is in it may be run: a folder that others
+    own or can write to is not used, which a warning says.
 
     Raises
     ------
@@ -265,14 +289,21 @@ def cache_folder() -> Path:
 def own(place: Path) -> bool:
     """Whether a file or folder is the user's own, and nobody else's to write to."""
     state = place.stat()
-    return os.name == "nt" or (state.st_uid == os.geteuid() and not state.st_mode & 0o022)
+    return os.name == "nt" or (
+        state.st_uid == os.geteuid() and not state.st_mode & 0o022
+    )
 
 
 def _private(place: Path) -> bool:
-    """Whether a folder, made if it is missing, is the user's own; if not, a warning is given."""
+    """Whether a folder, made if it is missing, is the user's own; if not, a warning is
+    given.
+    """
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if own(place):
         return True
     advice = "make it your own and chmod 700 it, or choose another"
-    warnings.warn(f"{place}: no cache, as others own it or can write to it; {advice}", stacklevel=3)
+    warnings.warn(
+        f"{place}: no cache, as others own it or can write to it; {advice}",
+        stacklevel=3,
+    )
     return False

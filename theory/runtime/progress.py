@@ -1,8 +1,9 @@
-"""Progress display: bars on stderr of a terminal or below a notebook cell, otherwise one line a
-minute on stderr.
+"""Progress display: bars on stderr of a terminal or below a notebook cell, otherwise
+one line a minute on stderr.
 
-A command opens a `bar`. Functions that it calls report by `each` and `stage`, or open inner bars,
-which are shown if the command's bar is. Outside a command nothing is printed.
+A command opens a `bar`. Functions that it calls report by `each` and `stage`, or open
+inner bars, which are shown if the command's bar is. Outside a command nothing is
+printed.
 """
 
 from __future__ import annotations
@@ -47,13 +48,22 @@ class Bar:
         self._count, self._line, self._begun = count, None, time.monotonic()
         if sys.stderr.isatty():
             look: dict[str, Any] = {"smoothing": 0.02, "dynamic_ncols": True}
-            look |= {"position": len(_running), "leave": total is not None and not _running}
+            look |= {
+                "position": len(_running),
+                "leave": total is not None and not _running,
+            }
             form = None if total else PLAIN
-            self._line = tqdm(desc=what, total=total, unit=unit, bar_format=form, **look)
+            self._line = tqdm(
+                desc=what, total=total, unit=unit, bar_format=form, **look
+            )
 
     def __str__(self) -> str:
         """One line: task, progress, current item."""
-        share = f" {self.done / self.total:.0%} of {self.total} {self.unit}s" if self.total else ""
+        share = (
+            f" {self.done / self.total:.0%} of {self.total} {self.unit}s"
+            if self.total
+            else ""
+        )
         return f"{self.what}:{share}{' ' if self.at else ''}{self.at}".rstrip(":")
 
     def _repr_html_(self) -> str:
@@ -62,9 +72,15 @@ class Bar:
         if self.total:
             form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}]{postfix}"
             drawn = f'<progress value="{self.done}" max="{self.total}"></progress> '
-        look: dict[str, Any] = {"unit": f" {self.unit}s", "postfix": self.at, "bar_format": form}
+        look: dict[str, Any] = {
+            "unit": f" {self.unit}s",
+            "postfix": self.at,
+            "bar_format": form,
+        }
         elapsed = time.monotonic() - self._begun
-        words = tqdm.format_meter(self.done, self.total, elapsed, prefix=self.what, **look)
+        words = tqdm.format_meter(
+            self.done, self.total, elapsed, prefix=self.what, **look
+        )
         return f"<div>{drawn}{html.escape(words)}</div>"
 
     def draw(self) -> None:
@@ -130,7 +146,10 @@ def _ticking() -> Iterator[None]:
             each_bar.draw()
         if cell is not None:
             shown = "".join(each_bar._repr_html_() for each_bar in _running)
-            cell.update({"text/html": shown, "text/plain": "; ".join(map(str, _running))}, raw=True)
+            cell.update(
+                {"text/html": shown, "text/plain": "; ".join(map(str, _running))},
+                raw=True,
+            )
 
     def tick() -> None:
         started = line = time.monotonic()
@@ -143,7 +162,11 @@ def _ticking() -> Iterator[None]:
                     line = now
                     minutes, seconds = divmod(round(now - started), 60)
                     where = "; ".join(map(str, _running))
-                    print(f"[{minutes}:{seconds:02d}] {where}", file=sys.stderr, flush=True)
+                    print(
+                        f"[{minutes}:{seconds:02d}] {where}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
     ticker = threading.Thread(target=tick, daemon=True)
     ticker.start()
@@ -157,9 +180,11 @@ def _ticking() -> Iterator[None]:
 
 
 def _cell() -> Any:
-    """Output below the running notebook cell, which `draw` replaces; None outside a notebook.
+    """Output below the running notebook cell, which `draw` replaces; None outside a
+    notebook.
 
-    Plain HTML instead of widgets: it needs no extension and is kept in the saved notebook.
+    Plain HTML instead of widgets: it needs no extension and is kept in the saved
+    notebook.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
@@ -169,7 +194,9 @@ def _cell() -> Any:
     return display({"text/plain": ""}, raw=True, display_id=True)
 
 
-def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> Iterator[T]:
+def each(
+    items: Iterable[T], what: str, name: Callable[[T], object] = str
+) -> Iterator[T]:
     """Iterate over items and show the current one, if a command shows progress."""
     if not _running:
         yield from items

@@ -12,16 +12,16 @@ TRAILER = len(MARK) + 32
 
 
 def seal(path: Path, content: bytes) -> None:
-    """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
-    data.
+    """Write bytes followed by their digest, atomically. HDF5 readers ignore what
+    follows the data.
     """
     with output.atomic(path) as temporary:
         temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
 
 
 def _sizable(path: Path) -> None:
-    """Raise an error if a path is not a regular file or does not fit into memory twice (as bytes
-    and as arrays).
+    """Raise an error if a path is not a regular file or does not fit into memory twice
+    (as bytes and as arrays).
 
     Raises
     ------
@@ -46,8 +46,8 @@ def unseal(path: Path) -> bytes:
     Raises
     ------
     ParameterError
-        If the file is missing, too large, has no digest, or differs in any bit from what was
-        written.
+        If the file is missing, too large, has no digest, or differs in any bit from
+        what was written.
     """
     _sizable(path)
     sealed = path.read_bytes()

@@ -3,18 +3,35 @@ arXiv:2606.18164).
 """
 
 from theory.dynamics.catalogue import catalogue
-from theory.symbols.special import gaussian_accuracy
-from theory.state_tracking import attention, composite, dynamics, exact, inversion, late_time, rollout
-from theory.state_tracking.single_students import cavity, dressed, fixed_disorder, per_seed
-from theory.state_tracking.model import definitions, mean_field
+from theory.state_tracking import (
+    attention,
+    composite,
+    dynamics,
+    exact,
+    inversion,
+    late_time,
+    rollout,
+)
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
-from theory.state_tracking.single_students.levels import applies
+from theory.state_tracking.model import definitions, mean_field
 from theory.state_tracking.model.mean_field import c_omega, initial_variance
+from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.onset import onset
-from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.single_students.predict import drawn_times, emergence_times, predict
 from theory.state_tracking.rollout import trajectory, with_accuracy
+from theory.state_tracking.single_students import (
+    cavity,
+    dressed,
+    fixed_disorder,
+    per_seed,
+)
+from theory.state_tracking.single_students.levels import applies
+from theory.state_tracking.single_students.predict import (
+    drawn_times,
+    emergence_times,
+    predict,
+)
+from theory.symbols.special import gaussian_accuracy
 
 __all__ = [
     "Parameters",

@@ -1,5 +1,5 @@
-"""Attention: softmax and rotary derivatives, attention factor c(A), its closure, and the constant
-c_omega (Eqs. 5, 14, 62-73).
+"""Attention: softmax and rotary derivatives, attention factor c(A), its closure, and
+the constant c_omega (Eqs. 5, 14, 62-73).
 """
 
 from __future__ import annotations
@@ -25,7 +25,24 @@ from theory.numbers.numeric import dirichlet_kernel
 from theory.runtime import memory
 from theory.state_tracking.model import definitions
 from theory.state_tracking.model.definitions import logit, pi, softmax_row
-from theory.state_tracking.model.symbols import W_K2, W_Q2, A, L, N, c_A, c_omega, d_g, d_h, i, j, k, n, omega, ref, sigma2
+from theory.state_tracking.model.symbols import (
+    W_K2,
+    W_Q2,
+    A,
+    L,
+    N,
+    c_A,
+    c_omega,
+    d_g,
+    d_h,
+    i,
+    j,
+    k,
+    n,
+    omega,
+    ref,
+    sigma2,
+)
 
 if TYPE_CHECKING:
     from theory.state_tracking.model.parameters import Parameters
@@ -33,7 +50,9 @@ if TYPE_CHECKING:
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
 
-lambda_ = array("lambda", r"\lambda", "mean of cos(omega_n (j - k)) over distinct positions")
+lambda_ = array(
+    "lambda", r"\lambda", "mean of cos(omega_n (j - k)) over distinct positions"
+)
 w = symbol("omega_n", r"\omega_{n}", "rotary frequency of block n", positive=True)
 offset = symbol("Delta_ij", r"(j-i)", "distance of two positions", integer=True)
 q1, q2, k1, k2 = (
@@ -45,7 +64,9 @@ q1, q2, k1, k2 = (
         ("k_2", "K", "2n"),
     )
 )
-logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
+logit_block = symbol(
+    "l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True
+)
 QUERY, KEY = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
 
 
@@ -55,7 +76,9 @@ def rotation(angle: sp.Expr) -> sp.Matrix:
 
 
 def block_logit() -> sp.Expr:
-    """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
+    """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K /
+    sqrt(d_h).
+    """
     return sp.expand((QUERY.T * rotation(w * offset) * KEY)[0] / sp.sqrt(d_h))
 
 
@@ -68,13 +91,17 @@ def softmax_derivative() -> sp.Expr:
         lambda e: delta_sum(e.function, *e.limits),
     )
     return sp.expand(
-        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights)
+        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(
+            sp.exp(logit[k]), pi[k] * weights
+        )
     )
 
 
 @cache
 def power_of_plane_waves() -> sp.Expr:
-    """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
+    """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic
+    frequency.
+    """
     z = sp.Symbol("z")
     total = sp.Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
@@ -86,8 +113,8 @@ def power_of_plane_waves() -> sp.Expr:
 
 @cache
 def generic_lambda() -> sp.Expr:
-    """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs of
-    different positions.
+    """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs
+    of different positions.
     """
     wave = power_of_plane_waves()
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
@@ -98,17 +125,20 @@ def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
     return sp.Sum(summand, (n, 1, d_h / 2))
 
 
-# Over blocks (1 - D^2)^2, D the Dirichlet kernel of their frequency; c(A) without that sum.
+# Over blocks (1 - D^2)^2, D the Dirichlet kernel of their frequency; c(A) without that
+# sum.
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
 PREFACTOR = d_g * N / d_h * A**2 * (1 - A) ** 2
 
 
 @cache
 def mean_ansatz() -> sp.Expr:
-    """c(A) under the ansatz, averaged over the initialisation (the squared norm of a block has mean
-    2 sigma^2).
+    """c(A) under the ansatz, averaged over the initialisation (the squared norm of a
+    block has mean 2 sigma^2).
     """
-    gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
+    gap = (1 - generic_lambda()).subs(
+        power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2
+    )
     apart = 1 - dirichlet_kernel(w, L) ** 2
     gap = written_as(L / (L - 1) * apart, gap)
     mean = PREFACTOR * 4 * sigma2 * SPECTRUM
@@ -117,9 +147,13 @@ def mean_ansatz() -> sp.Expr:
 
 @cache
 def matched_constant() -> sp.Expr:
-    """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
+    """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at
+    A = 1/L.
+    """
     constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
-    return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
+    return written_as(
+        2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant
+    )
 
 
 def closure() -> sp.Expr:
@@ -151,17 +185,19 @@ def ansatz() -> sp.Expr:
 def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     """|grad A|^2 of one rotary block, times d_h, for attention of the ansatz form.
 
-    With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
-    pi_ii (delta_ik - pi_ik) Omega(k-i-L) / L is a multiple of the rotation Omega(-L), because
-    the sum of Omega(k-i) over i != k is the real number L (L-1) lambda_n. ``lam`` stands for
-    lambda_n.
+    With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of pi_ii
+    (delta_ik - pi_ik) Omega(k-i-L) / L is a multiple of the rotation Omega(-L), because
+    the sum of Omega(k-i) over i != k is the real number L (L-1) lambda_n. ``lam``
+    stands for lambda_n.
     """
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     off_diagonal = -A * off * L * (L - 1) * lam / L
     turned = (rotation(-w * L) * KEY, rotation(w * L) * QUERY)
     norms = sum(
-        sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+        sp.expand(
+            sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2)
+        )
         for v in turned
     )
     return sp.factor((diagonal + off_diagonal) ** 2) * norms
@@ -184,20 +220,27 @@ def equations() -> Equations:
     def by_constant() -> sp.Expr:
         spectrum = c_omega * (SPECTRUM / matched_constant())
         return written_as(
-            c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum)
+            c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2,
+            mean_ansatz().subs(SPECTRUM, spectrum),
         )
 
     def by_entry() -> sp.Expr:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
         return slope.subs(sp.KroneckerDelta(j, j), 1)
 
-    slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
+    slope = {
+        x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)
+    }
     return table(
         ref,
         status="exact",
         attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
         dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
+        softmax_derivative=(
+            sp.Derivative(pi[i], logit[k]),
+            softmax_derivative,
+            "Eq. (66)",
+        ),
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(
@@ -243,14 +286,15 @@ def _memory(p: Parameters) -> float:
 
 
 class Attention:
-    """Attention matrices (B, L, L) from keys and queries (B, d_h), and their backward pass. A
-    rotary pair is a complex number.
+    """Attention matrices (B, L, L) from keys and queries (B, d_h), and their backward
+    pass. A rotary pair is a complex number.
     """
 
     def __init__(self, p: Parameters) -> None:
         memory.require(_memory, p, "attention of all positions")
         steps = np.arange(p.L)
-        # Actions stand L places before the states that ask: the right one is at distance -L.
+        # Actions stand L places before the states that ask: the right one is at
+        # distance -L.
         angle = (steps[None, :] - steps[:, None] - p.L)[..., None] * p.frequencies
         turns = np.exp(1j * angle) / np.sqrt(p.d_h)
         self.turns = turns.reshape(p.L**2, -1).view(float)
@@ -264,8 +308,8 @@ class Attention:
         return weight / weight.sum(2, keepdims=True)
 
     def parts(self, W_Q: np.ndarray, W_K: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Attention (B, L, L), its diagonal, which is the weight on correct actions (B, L), and the
-        sum of squares of the other entries (B, L).
+        """Attention (B, L, L), its diagonal, which is the weight on correct actions (B,
+        L), and the sum of squares of the other entries (B, L).
         """
         at = self.forward(W_Q, W_K)
         own = np.einsum("bii->bi", at)
@@ -274,10 +318,12 @@ class Attention:
     def backward(
         self, W_Q: np.ndarray, W_K: np.ndarray, at: np.ndarray, force: np.ndarray
     ) -> list[np.ndarray]:
-        """Gradients with respect to W_Q and W_K from those with respect to the attention
-        entries.
+        """Gradients with respect to W_Q and W_K from those with respect to the
+        attention entries.
         """
-        d_l = (at * (force - (at * force).sum(2, keepdims=True))).reshape(len(force), -1)
+        d_l = (at * (force - (at * force).sum(2, keepdims=True))).reshape(
+            len(force), -1
+        )
         d_pairs = (d_l @ self.turns).view(complex)
         return [
             (d_pairs * W_K.view(complex)).view(float),

@@ -1,5 +1,5 @@
-"""Finite-size onset, and a uniformly valid composite of the early, onset and late solutions (not in
-the paper).
+"""Finite-size onset, and a uniformly valid composite of the early, onset and late
+solutions (not in the paper).
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,25 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 
-from theory import Equations, by_dimension, function, gauss_legendre, proved, symbol, table, written_as
+from theory import (
+    Equations,
+    by_dimension,
+    function,
+    gauss_legendre,
+    proved,
+    symbol,
+    table,
+    written_as,
+)
 from theory.call import arguments, scope, sweep
-from theory.symbols.algebra import truncated
 from theory.call.parameters import ANYTHING, Allowed, ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
-from theory.state_tracking.quadrature import NAMES, Points
 from theory.state_tracking.model.scope import FLOW
 from theory.state_tracking.model.symbols import A_0, A, L, N, S, eta, ref
+from theory.state_tracking.quadrature import NAMES, Points
+from theory.symbols.algebra import truncated
 
 alpha_level = symbol("alpha_level", r"\alpha_{a}", "time at which A = a", positive=True)
 steep = symbol("kappa_L", r"\kappa_{L}", "kappa / L", positive=True)
@@ -30,8 +39,8 @@ ERROR = "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N an
 
 
 def lock(z: sp.Expr) -> sp.Expr:
-    """Difference between 1/A = 1/(1 - e^-E) and its onset form 1/E at E = z^2/2; regular at
-    z = 0.
+    """Difference between 1/A = 1/(1 - e^-E) and its onset form 1/E at E = z^2/2;
+    regular at z = 0.
     """
     return 1 / (1 - sp.exp(-(z**2) / 2)) - 2 / z**2
 
@@ -50,11 +59,11 @@ def waited() -> sp.Expr:
 
 
 def large_L() -> sp.Expr:
-    """Time of A = a, starting at A_0 = 1/L, R_0 = S_0 = zeta = 0, expanded in powers of L^(-1/2) up
-    to 1/L.
+    """Time of A = a, starting at A_0 = 1/L, R_0 = S_0 = zeta = 0, expanded in powers of
+    L^(-1/2) up to 1/L.
 
-    Obtained from the composite T(D) by inserting D_a and epsilon, with kappa = kappa_L L, and g =
-    (N-1)/N until D is of order 1.
+    Obtained from the composite T(D) by inserting D_a and epsilon, with kappa = kappa_L
+    L, and g = (N-1)/N until D is of order 1.
     """
     e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
     begun = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
@@ -63,11 +72,17 @@ def large_L() -> sp.Expr:
         {D_0: 0, A_0: e**2, level: 1 - sp.exp(-depth), kappa: steep / e**2}
     )
     written_as(up**2, target)
-    onset_part = waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: begun})
-    onset_part = onset_part.replace(sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y))  # y > 0 is large
+    onset_part = (
+        waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: begun})
+    )
+    onset_part = onset_part.replace(
+        sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y)
+    )  # y > 0 is large
     series = truncated(onset_part, 2, e)
     argument = up * sp.sqrt(steep) / e
-    proved(sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
+    proved(
+        sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L"
+    )
     locking = e / sp.sqrt(steep) * H(sp.sqrt(2 * depth))
     total = sp.expand(series + locking)
     size_at_level = sp.sqrt(-2 * sp.log(1 - level))
@@ -82,8 +97,8 @@ def large_L() -> sp.Expr:
 
 @cache
 def proper_time() -> sp.Expr:
-    """T(D) from 1/A = 1/E + (1/A - 1/E), with epsilon neglected against kappa D^2/2 in the
-    bracket.
+    """T(D) from 1/A = 1/E + (1/A - 1/E), with epsilon neglected against kappa D^2/2 in
+    the bracket.
     """
     both = waited() + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
     split = 1 / rise() + lock(sp.sqrt(kappa) * D)
@@ -97,8 +112,8 @@ def proper_time() -> sp.Expr:
 
 
 def training_time() -> sp.Expr:
-    """alpha(D), with the margin equal to m_0 until D is of order 1, and to that of A = 1, S = S_inf
-    afterwards.
+    """alpha(D), with the margin equal to m_0 until D is of order 1, and to that of A =
+    1, S = S_inf afterwards.
     """
     of_T = sp.Function("T")(D)
     settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
@@ -106,7 +121,9 @@ def training_time() -> sp.Expr:
     written_as(
         sp.exp(settled) / (N - 1), late.diff(D)
     )  # the integral of e^m/(N-1) over D once A = 1
-    return (of_T + sp.exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)) / eta
+    return (
+        of_T + sp.exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)
+    ) / eta
 
 
 @cache
@@ -118,8 +135,22 @@ def equations() -> Equations:
         ref,
         status="leading order",
         lock=(H(x), sp.Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
-        proper_time_composite=(sp.Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
-        alpha_composite=(of_D, training_time, BEYOND, INDEPENDENT, "epsilon > 0", start, ERROR),
+        proper_time_composite=(
+            sp.Function("T")(D),
+            proper_time,
+            BEYOND,
+            "epsilon > 0",
+            ERROR,
+        ),
+        alpha_composite=(
+            of_D,
+            training_time,
+            BEYOND,
+            INDEPENDENT,
+            "epsilon > 0",
+            start,
+            ERROR,
+        ),
         alpha_level_large_L=(
             alpha_level,
             large_L,
@@ -140,7 +171,8 @@ LARGEST = 1e150  # largest D whose square does not overflow
 @by_dimension()
 @arguments.checked
 def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
-    """Lock function H(z): odd, universal, and equal to z + sqrt(pi/2) zeta(1/2) + 2/z for large z.
+    """Lock function H(z): odd, universal, and equal to z + sqrt(pi/2) zeta(1/2) + 2/z
+    for large z.
 
     Parameters
     ----------
@@ -150,8 +182,8 @@ def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     Returns
     -------
     ndarray
-        Accurate to 1e-14; the nearest poles of the integrand lie at distance 3.5 from the real
-        axis.
+        Accurate to 1e-14; the nearest poles of the integrand lie at distance 3.5 from
+        the real axis.
     """
     z = np.asarray(z, float)
     far = 9.0  # e^(-z^2/2) is below rounding
@@ -191,14 +223,14 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to ndarray
-        ``alpha`` (infinite if it overflows), ``A``, ``R``, ``S``. The error is O(L^-3/2) in alpha
-        and S + D, and O(1/L) in A at given alpha.
+        ``alpha`` (infinite if it overflows), ``A``, ``R``, ``S``. The error is
+        O(L^-3/2) in alpha and S + D, and O(1/L) in A at given alpha.
 
     Raises
     ------
     ParameterError
-        If epsilon <= 0, if teachers are not independent, or if a D lies below D_0 or its square
-        overflows.
+        If epsilon <= 0, if teachers are not independent, or if a D lies below D_0 or
+        its square overflows.
     """
     values = sweep.numbers(p, NAMES)
     c = Points.of(values)
@@ -207,20 +239,28 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
             "composite: must be one point with moving attention, epsilon > 0 and independent "
             f"teachers, not {_point(values)}"
         )
-    D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
-    # Plain numbers: epsilon of the orbit is not that of an optimiser, a field of the same name.
-    numbers = dict(values.items()) | {q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}
+    D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(
+        float
+    )
+    # Plain numbers: epsilon of the orbit is not that of an optimiser, a field of the
+    # same name.
+    numbers = dict(values.items()) | {
+        q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")
+    }
     root = np.sqrt(numbers["kappa"])
     shape = {
         H(sp.sqrt(kappa) * q): lock_function(root * v)
         for q, v in ((exact.D, D), (D_0, numbers["D_0"]))
     }
     T = equations()["proper_time_composite"].evaluate(numbers | {**shape, "D": D})
-    # As D grows, T - D saturates: H(z) - z tends to sqrt(pi/2) zeta(1/2), the arc tangent to pi/2.
+    # As D grows, T - D saturates: H(z) - z tends to sqrt(pi/2) zeta(1/2), the arc
+    # tangent to pi/2.
     saturated = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
         np.pi / 2 - np.arctan(numbers["D_0"] / c.delta[0])
     )
-    saturated += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
+    saturated += (
+        np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])
+    ) / root
     numbers["S_inf"] = numbers["S_0"] + (saturated + numbers["D_0"]) / numbers["d_g"]
     numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
     alpha = equations()["alpha_composite"].evaluate(
@@ -231,4 +271,9 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
         raise ParameterError(
             f"composite: lost in double precision at {_point(values)}; take it less extreme"
         )
-    return {"alpha": alpha, "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2), "R": S + D, "S": S}
+    return {
+        "alpha": alpha,
+        "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2),
+        "R": S + D,
+        "S": S,
+    }

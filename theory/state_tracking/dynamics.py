@@ -6,19 +6,55 @@ from typing import Any
 
 import sympy as sp
 
-from theory import Equation, Equations, Flow, ParameterError, delta_sum, symbol, table, written_as
+from theory import (
+    Equation,
+    Equations,
+    Flow,
+    ParameterError,
+    delta_sum,
+    symbol,
+    table,
+    written_as,
+)
 from theory.dynamics import clocks
 from theory.dynamics.catalogue import cache
 from theory.state_tracking import attention
 from theory.state_tracking.model import definitions, mean_field
 from theory.state_tracking.model.mean_field import MEAN_FIELD
 from theory.state_tracking.model.scope import flow_of
-from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, L, N, R, S, a, alpha, b, c, c_A, c_R, c_S, d_g, eta, g, ref, tau, zeta
+from theory.state_tracking.model.symbols import (
+    A_0,
+    R_0,
+    S_0,
+    A,
+    L,
+    N,
+    R,
+    S,
+    a,
+    alpha,
+    b,
+    c,
+    c_A,
+    c_R,
+    c_S,
+    d_g,
+    eta,
+    g,
+    ref,
+    tau,
+    zeta,
+)
 
 delta = sp.KroneckerDelta
-Delta_S_ab = symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True)
+Delta_S_ab = symbol(
+    "Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True
+)
 S_ab = symbol(
-    "S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True
+    "S_ab",
+    "S_{ab}",
+    "overlap of the matrix of action a with the teacher of b",
+    real=True,
 )
 S_ab0 = symbol("S_ab0", "S_{ab}(0)", "S_ab at time 0", real=True)
 Delta_R = symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True)
@@ -27,11 +63,11 @@ EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
 
 def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
-    """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed in mean
-    overlaps.
+    """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed
+    in mean overlaps.
 
-    Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
-    Tr[M*^T J] = N, as every permutation matrix has N ones.
+    Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant
+    entry gives Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
     step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
     everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
@@ -53,21 +89,25 @@ def update_on_target() -> sp.Expr:
 @cache
 def update_off_target() -> sp.Expr:
     """Update of S: mean over matrices and the teachers of other actions."""
-    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (
-        d_g * (d_g - 1)
-    )
+    off = delta_sum(
+        (1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)
+    ) / (d_g * (d_g - 1))
     return written_as(
-        SCALE * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off
+        SCALE
+        * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N),
+        off,
     )
 
 
 @cache
 def update_of_pair() -> sp.Expr:
-    """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
-    teacher only through its overlap with the matrix's own teacher.
+    """Update of the overlap of a student's matrix with any teacher of a group. It
+    depends on that teacher only through its overlap with the matrix's own teacher.
     """
     tau_group = definitions.overlap_equations()["tau_bar_group"].rhs
-    update = projected_update(b, a).subs(definitions.mean_overlap(b, a), definitions.tau_ab)
+    update = projected_update(b, a).subs(
+        definitions.mean_overlap(b, a), definitions.tau_ab
+    )
     update = update.subs(tau, tau_group)
     spell = {c_S: 1 - c_R, c_R: mean_field.logit_equations()["c_R"].rhs}
     return written_as(
@@ -77,8 +117,8 @@ def update_of_pair() -> sp.Expr:
 
 @cache
 def overlap_of_pair() -> sp.Expr:
-    """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
-    two updates is constant.
+    """Growth of the overlap with any teacher in terms of the growth of R, since the
+    ratio of the two updates is constant.
     """
     ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
     return written_as(
@@ -87,18 +127,21 @@ def overlap_of_pair() -> sp.Expr:
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
-    """Update averaged over independent teachers, collected by attention; ``form`` is the printed
-    grouping.
+    """Update averaged over independent teachers, collected by attention; ``form`` is
+    the printed grouping.
     """
-    coefficients = {c_S: 1 - c_R, tau: definitions.overlap_equations()["tau_bar_iid"].rhs}
+    coefficients = {
+        c_S: 1 - c_R,
+        tau: definitions.overlap_equations()["tau_bar_iid"].rhs,
+    }
     mean = update.subs(coefficients).subs(c_R, mean_field.logit_equations()["c_R"].rhs)
     return written_as(eta * EPOCH * g * form, mean)
 
 
 @cache
 def equations() -> Equations:
-    """Updates at finite teacher overlap, their averages over teachers, and the equation of
-    attention.
+    """Updates at finite teacher overlap, their averages over teachers, and the equation
+    of attention.
     """
     seeds = "averaged over independent permutations"
     return table(
@@ -131,7 +174,8 @@ def equations() -> Equations:
             "beyond Eq. (59): one overlap per class of a^-1 b",
             *definitions.GROUP,
         ),
-        # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
+        # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N
+        # |grad A|^2.
         dA_dalpha_chain=(
             sp.Derivative(A, alpha),
             lambda: -eta * c_A * mean_field.equations()["dloss_dA"].rhs,
@@ -155,11 +199,11 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     Parameters
     ----------
     teacher_overlap : {'iid', 'distinct', 'group', 'tau'}
-        Mean overlap of distinct teachers: 1/N for independent permutations, Eq. (77) for distinct
-        ones, that of all elements of a group, or the symbol ``tau``.
+        Mean overlap of distinct teachers: 1/N for independent permutations, Eq. (77)
+        for distinct ones, that of all elements of a group, or the symbol ``tau``.
     closure : {'closure', 'ansatz'}
-        Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged over the
-        initialisation and used at all times.
+        Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged
+        over the initialisation and used at all times.
 
     Raises
     ------
@@ -179,13 +223,16 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
             "group": definitions.overlap_equations()["tau_bar_group"].rhs,
         },
     )
-    factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})
+    factor = _option(
+        "closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"}
+    )
     if overlap is None:
         dR = eq["delta_R_mean"].rhs / EPOCH
         dS = eq["delta_S_mean"].rhs / EPOCH
     else:
         dR, dS = (
-            (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S")
+            (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap)
+            for x in ("delta_R", "delta_S")
         )
     closed = attention.equations()[factor]
     c_of_A = closed.rhs
@@ -197,7 +244,12 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         initial={A: A_0, R: R_0, S: S_0},
         reference=ref("Eq. (15)"),
         status="closure",
-        assumptions=(MEAN_FIELD, mean_field.EXCHANGEABLE, *closed.assumptions, "gradient flow"),
+        assumptions=(
+            MEAN_FIELD,
+            mean_field.EXCHANGEABLE,
+            *closed.assumptions,
+            "gradient flow",
+        ),
         where=mean_field.abbreviations(),
         observables={
             "logit_correct": mean["logit_correct"].rhs,
@@ -213,8 +265,8 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
 def thermodynamic_limit() -> Flow:
     """Flow for d_g, N, L, d_h -> infinity at fixed ratios and fixed A, R, S.
 
-    The attention equation is of order L; its leading term is kept. Valid while e^m << N, that is
-    until R grows to order ln N.
+    The attention equation is of order L; its leading term is kept. Valid while e^m <<
+    N, that is until R grows to order ln N.
     """
     ratio, length = sp.symbols("gamma ell", positive=True)
     size = sp.Symbol("N", positive=True)
@@ -250,8 +302,12 @@ def early_equations() -> Equations:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
     rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
-    grown = {f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
-    return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown)
+    grown = {
+        f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)
+    }
+    return table(
+        ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown
+    )
 
 
 # Momentum and schedules

@@ -1,5 +1,5 @@
-"""Exact solution of the flow (15): a first integral, quadratures over D = R - S, and the
-separatrix.
+"""Exact solution of the flow (15): a first integral, quadratures over D = R - S, and
+the separatrix.
 """
 
 from functools import cache
@@ -7,9 +7,25 @@ from functools import cache
 import sympy as sp
 
 from theory import Equations, function, proved, symbol, table, vanishes, written_as
-from theory.state_tracking.model import mean_field
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.model.symbols import A_0, S_0, A, L, N, R, S, c_omega, d_g, eta, g, m, ref, tau, zeta
+from theory.state_tracking.model import mean_field
+from theory.state_tracking.model.symbols import (
+    A_0,
+    S_0,
+    A,
+    L,
+    N,
+    R,
+    S,
+    c_omega,
+    d_g,
+    eta,
+    g,
+    m,
+    ref,
+    tau,
+    zeta,
+)
 
 D = symbol("D", means="R - S", real=True)
 D_0 = symbol("D_0", means="R - S at time 0", real=True)
@@ -22,20 +38,31 @@ pace = symbol(
     positive=True,
 )
 drift = symbol(
-    "off_target_drift", r"\nu", "rate of S per D at A = 1; 0 for independent teachers", real=True
+    "off_target_drift",
+    r"\nu",
+    "rate of S per D at A = 1; 0 for independent teachers",
+    real=True,
 )
 PROPER = "proper time: dT = pace eta g dalpha"
 T = symbol("T", means=PROPER, nonnegative=True)
 T_of = function("T", PROPER)
 epsilon = symbol(
-    "epsilon", r"\varepsilon", "-ln(1 - A) at D = 0; negative beyond the separatrix", real=True
+    "epsilon",
+    r"\varepsilon",
+    "-ln(1 - A) at D = 0; negative beyond the separatrix",
+    real=True,
 )
 level = symbol("a", means="a value of A", positive=True)
 D_level2 = symbol("D_level2", r"D_{a}^{2}", "square of D where A = a", real=True)
 D_sep = symbol(
-    "D_separatrix", r"D_{\mathrm{sep}}", "start D_0 below which A never grows", real=True
+    "D_separatrix",
+    r"D_{\mathrm{sep}}",
+    "start D_0 below which A never grows",
+    real=True,
 )
-D_dead2 = symbol("D_dead2", r"D_{\dagger}^{2}", "square of D where A comes to rest at 0", real=True)
+D_dead2 = symbol(
+    "D_dead2", r"D_{\dagger}^{2}", "square of D where A comes to rest at 0", real=True
+)
 invariant = symbol("invariant", r"\mathcal{I}", "first integral of the flow", real=True)
 
 ANY = "flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau"
@@ -44,8 +71,8 @@ BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 @cache
 def steepness() -> sp.Expr:
-    """kappa: the ratio of the rates of A and R - S does not contain g, eta or the time, and
-    separates.
+    """kappa: the ratio of the rates of A and R - S does not contain g, eta or the time,
+    and separates.
     """
     rate = flow("tau").rhs
     slope = rate[A] / (rate[R] - rate[S]) / ((1 - A) * (R - S))
@@ -54,7 +81,8 @@ def steepness() -> sp.Expr:
 
 @cache
 def first_integral() -> sp.Expr:
-    """Constant of motion ln(1-A) + kappa (R-S)^2/2: what dA/(1-A) = kappa D dD integrates to.
+    """Constant of motion ln(1-A) + kappa (R-S)^2/2: what dA/(1-A) = kappa D dD
+    integrates to.
 
     Raises
     ------
@@ -64,7 +92,11 @@ def first_integral() -> sp.Expr:
     rate = flow("tau").rhs
     motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
     proved(
-        vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())),
+        vanishes(
+            sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(
+                kappa, steepness()
+            )
+        ),
         "the first integral is not constant along the flow",
     )
     return motion
@@ -96,8 +128,8 @@ def height() -> sp.Expr:
 
 @cache
 def rise() -> sp.Expr:
-    """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals A to leading
-    order while A is small.
+    """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals
+    A to leading order while A is small.
     """
     E = epsilon + kappa * D**2 / 2
     start = 1 - sp.exp(-E.subs(D, D_0))
@@ -108,8 +140,8 @@ def rise() -> sp.Expr:
 
 @cache
 def off_target() -> sp.Expr:
-    """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT = (1-A)/d_g +
-    drift.
+    """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT =
+    (1-A)/d_g + drift.
 
     Raises
     ------
@@ -120,7 +152,9 @@ def off_target() -> sp.Expr:
     attention = attention_of_difference()
     proved(
         vanishes(
-            S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
+            S_of.diff(T) / attention
+            + S_of.diff(D)
+            - ((1 - attention) / d_g + drift) / attention
         ),
         "S(D) does not solve the flow",
     )
@@ -129,8 +163,8 @@ def off_target() -> sp.Expr:
 
 @cache
 def growth() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha = pace eta g
-    ((1-A)/d_g + drift).
+    """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha =
+    pace eta g ((1-A)/d_g + drift).
 
     For independent teachers (tau = 1/N) the pace is 1 and the drift 0.
     """
@@ -143,7 +177,9 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
-    return written_as((N * lifted - zeta) / (N - 1), mean_field.margin_of_state().subs(R, S + D))
+    return written_as(
+        (N * lifted - zeta) / (N - 1), mean_field.margin_of_state().subs(R, S + D)
+    )
 
 
 def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
@@ -163,7 +199,9 @@ def equations() -> Equations:
         return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
 
     def dead() -> sp.Expr:
-        square = square_at(sp.S.Zero).subs(D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa)
+        square = square_at(sp.S.Zero).subs(
+            D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa
+        )
         return written_as(-2 * epsilon / kappa, square)
 
     def edge() -> sp.Expr:
@@ -176,7 +214,11 @@ def equations() -> Equations:
         status="exact",
         kappa=(kappa, steepness),
         pace=(pace, lambda: growth()[0], "dD/dalpha = pace eta g A"),
-        off_target_drift=(drift, lambda: growth()[1], "dS/dalpha = pace eta g ((1-A)/d_g + drift)"),
+        off_target_drift=(
+            drift,
+            lambda: growth()[1],
+            "dS/dalpha = pace eta g ((1-A)/d_g + drift)",
+        ),
         first_integral=(invariant, first_integral, "constant along the flow"),
         A_of_D=(of_A, attention_of_difference),
         proper_time=(of_T, along(D, 1 / of_A), "dT = pace eta g dalpha"),
@@ -190,7 +232,12 @@ def equations() -> Equations:
             "A = a, reached at the positive root",
         ),
         epsilon=(epsilon, height, "kappa > 0", "the value of -ln(1-A) at D = 0"),
-        separatrix=(D_sep, edge, "kappa > 0", "for D_0 at or below, A falls to 0 for good"),
+        separatrix=(
+            D_sep,
+            edge,
+            "kappa > 0",
+            "for D_0 at or below, A falls to 0 for good",
+        ),
         resting_place=(
             D_dead2,
             dead,

@@ -1,5 +1,5 @@
-"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the closed
-form at A = 1.
+"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then
+the closed form at A = 1.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from scipy.optimize.elementwise import find_root
 from theory import Allowed, by_dimension
 from theory.call import arguments, scope, sweep
 from theory.call.arguments import Times
-from theory.symbols.special import log_linear
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, Points
 from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, Points
+from theory.symbols.special import log_linear
 
 
 @scope.guard(FLOW)
@@ -52,7 +52,9 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     for which, road in ((moving, _moving), (~moving, _still)):
         chosen = np.flatnonzero(which)
         for k in range(0, chosen.size, batch):
-            solved[:, chosen[k : k + batch]] = road(points[chosen[k : k + batch]], times)
+            solved[:, chosen[k : k + batch]] = road(
+                points[chosen[k : k + batch]], times
+            )
     shape = (*np.broadcast_shapes(*(np.shape(values[n]) for n in NAMES)), times.size)
     A, D, S = (q.reshape(shape) for q in solved)
     return {"A": A, "R": S + D, "S": S}
@@ -71,12 +73,16 @@ def _coast(
     ``coasting_margin``).
     """
     start = c.margin(A, D, S)
-    rate = c.pace * ((1 - A) / c.d_g + c.drift)  # rate of S per eta g; that of D is pace A
+    rate = c.pace * (
+        (1 - A) / c.d_g + c.drift
+    )  # rate of S per eta g; that of D is pace A
     lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         X = start + np.exp(start) / (c.N - 1) + c.N / (c.N - 1) * lift * c.eta * after
         now = log_linear(X, c.N - 1)
-    mass = np.where(np.isfinite(X), now - start, 0) * (c.N - 1) / c.N / lift  # integral of eta g
+    mass = (
+        np.where(np.isfinite(X), now - start, 0) * (c.N - 1) / c.N / lift
+    )  # integral of eta g
     return D + c.pace * A * mass, S + rate * mass
 
 
@@ -87,15 +93,17 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
     start = points.s_of(points.D_0, points.E_0)
     locked = points.locked()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # If attention dies, eta pace alpha is at least the integral of dD/E, which bounds s from
-        # above.
+        # If attention dies, eta pace alpha is at least the integral of dD/E, which
+        # bounds s from above.
         waited = points.eta * points.pace * end * np.abs(
             points.epsilon
         ) / points.delta + np.arcsinh(np.exp(start))
         stop = np.where(
             points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked
         )
-    for _ in range(40):  # e^m may shorten the range: estimate it with few panels, repeatedly
+    for _ in range(
+        40
+    ):  # e^m may shorten the range: estimate it with few panels, repeatedly
         if points.panels(start, stop).max() <= 64:
             break
         seen = points.integrate(start, stop, 64)
@@ -110,13 +118,15 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 @np.errstate(over="ignore", invalid="ignore")  # times may overflow
 def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, D and S at points where attention changes: monotone inversion of alpha(s), then constant
-    attention once A = 1.
+    """A, D and S at points where attention changes: monotone inversion of alpha(s),
+    then constant attention once A = 1.
     """
     start, stop, locked = _reach(points, times.max())
     run = points.integrate(start, stop, points.panels(start, stop).max())
     row = np.arange(start.size)[:, None]
-    k = np.clip((run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2)
+    k = np.clip(
+        (run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2
+    )
     half = np.diff(run.edge)[row, k] / 2
     grown = half[..., None] * (run.alpha_rate @ TO_INTEGRAL.T)[row, k]
     ends = (legendre(np.full(half.shape, t), grown) for t in (-1.0, 1.0))
@@ -136,7 +146,11 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     S = c.off_target(D, T)
     over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
     D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
-    return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
+    return (
+        np.where(over, 1.0, -np.expm1(-E)),
+        np.where(over, D_late, D),
+        np.where(over, S_late, S),
+    )
 
 
 def legendre(t: np.ndarray, series: np.ndarray) -> np.ndarray:
@@ -160,7 +174,8 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
     Returns
     -------
     Dataset
-        A, R, S and the observables of the flow over ``alpha``; infinite if they overflow.
+        A, R, S and the observables of the flow over ``alpha``; infinite if they
+        overflow.
     """
     times, system = np.asarray(at), flow(p.teachers)
     along = states(p.values(), times)

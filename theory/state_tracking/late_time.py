@@ -1,5 +1,5 @@
-"""Solution at constant attention, late-time solution at A = 1, and saturation of the off-target
-overlap S.
+"""Solution at constant attention, late-time solution at A = 1, and saturation of the
+off-target overlap S.
 """
 
 from functools import cache
@@ -12,12 +12,29 @@ from theory import Equations, by_dimension, linear_root, symbol, table, written_
 from theory.call import scope, sweep
 from theory.numbers.numeric import wright_omega
 from theory.state_tracking import exact, quadrature
-from theory.state_tracking.model import mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
-from theory.state_tracking.quadrature import NAMES, Points
+from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.scope import FLOW
-from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, N, R, S, alpha, d_g, eta, g, loss, m, n, ref, zeta
+from theory.state_tracking.model.symbols import (
+    A_0,
+    R_0,
+    S_0,
+    A,
+    N,
+    R,
+    S,
+    alpha,
+    d_g,
+    eta,
+    g,
+    loss,
+    m,
+    n,
+    ref,
+    zeta,
+)
+from theory.state_tracking.quadrature import NAMES, Points
 
 m_0 = symbol("m_0", means="margin at time 0", real=True)
 lift = symbol(
@@ -37,11 +54,11 @@ INDEPENDENT = "independent teachers (tau = 1/N)"
 
 @cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
-    """Coasting solution: rate of the correct logit per eta g, the variable X as a function of the
-    margin and as a function of alpha, and the margin in terms of X.
+    """Coasting solution: rate of the correct logit per eta g, the variable X as a
+    function of the margin and as a function of alpha, and the margin in terms of X.
 
-    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so that X =
-    integral of dm/g is linear in alpha.
+    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so
+    that X = integral of dm/g is linear in alpha.
     """
     rate, mean = flow("tau").rhs, mean_field.logit_equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
@@ -65,8 +82,8 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
 
 @cache
 def off_target() -> sp.Sum:
-    """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and integrated
-    term by term.
+    """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and
+    integrated term by term.
     """
     attention = exact.equations()["A_of_D"].rhs
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
@@ -109,12 +126,15 @@ X_LATE = (N * WHEN - zeta) / (N - 1)  # X of the margin at A = 1
 
 @cache
 def locked_clock() -> tuple[sp.Expr, sp.Expr]:
-    """Relation of R and alpha at A = 1, where the mean logit <z_k> equals R and grows at the rate
-    eta g.
+    """Relation of R and alpha at A = 1, where the mean logit <z_k> equals R and grows
+    at the rate eta g.
     """
     speed, of_m, _, of_X = clock()
     written_as(
-        sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)})
+        sp.S.One,
+        speed.subs(A, 1).subs(
+            {q: exact.equations()[q.name].rhs for q in (pace, drift)}
+        ),
     )
     at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
@@ -133,14 +153,18 @@ def late_integral() -> sp.Expr:
 def late_growth() -> sp.Expr:
     """R at late times, where the exponential term dominates."""
     exponential = locked_clock()[1] - R
-    logarithm = linear_root(sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R)
+    logarithm = linear_root(
+        sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R
+    )
     return written_as(
         (N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True)
     )
 
 
 def late_decay() -> sp.Expr:
-    """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear in alpha."""
+    """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear
+    in alpha.
+    """
     W = sp.Symbol("W", positive=True)
     return sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
 
@@ -161,7 +185,12 @@ def equations() -> Equations:
     return table(
         ref(BEYOND),
         status="exact",
-        coasting_lift=(lift, lambda: clock()[0], FROZEN, "rate of the correct logit per eta g"),
+        coasting_lift=(
+            lift,
+            lambda: clock()[0],
+            FROZEN,
+            "rate of the correct logit per eta g",
+        ),
         coasting_clock=(X, lambda: clock()[2], FROZEN),
         coasting_margin=(m, lambda: clock()[3], FROZEN),
         late_integral=(CLOCK, late_integral, LOCKED),
@@ -182,7 +211,8 @@ def equations() -> Equations:
 @np.errstate(over="ignore", invalid="ignore")  # overflow gives no constant
 @scope.guard(FLOW)
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
-    """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
+    """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha +
+    C.
 
     Parameters
     ----------
@@ -194,7 +224,8 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     Returns
     -------
     ndarray
-        In units of eta alpha; NaN if attention dies or is constant, or if e^m overflows.
+        In units of eta alpha; NaN if attention dies or is constant, or if e^m
+        overflows.
     """
     values = sweep.numbers(p, NAMES, **swept)
     points = Points.of(values)
@@ -207,13 +238,21 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
             stop = one.locked(depth)
             run = one.integrate(start, stop, int(one.panels(start, stop).max()))
             mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
-            if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
+            if (
+                not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED)
+                or depth > 1e4
+            ):
                 break
             depth *= 1.5
         half = np.diff(run.edge)[..., None] / 2
         D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
         A_now = -np.expm1(-E)
-        left = np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+        left = (
+            np.exp(-E)
+            * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2))
+            * stretch
+            * E
+        )
         excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
         begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
         clock = one.D_0 + one.S_0 + begun - excess

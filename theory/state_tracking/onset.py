@@ -7,46 +7,98 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, Equations, linear_root, proved, symbol, table, vanishes, written_as
+from theory import (
+    Equation,
+    Equations,
+    linear_root,
+    proved,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.call import scope, sweep
-from theory.symbols.notation import Forms
 from theory.onset import Onset, tabulated, until
-from theory.state_tracking.model import definitions, mean_field
 from theory.state_tracking import exact, inversion
-from theory.state_tracking.single_students import levels
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
+from theory.state_tracking.model import definitions, mean_field
 from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.model.scope import FLOW, SHARP_ONSET
-from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, m, ref, tau, zeta
+from theory.state_tracking.model.symbols import (
+    A_0,
+    R_0,
+    S_0,
+    A,
+    L,
+    N,
+    R,
+    S,
+    alpha,
+    c_omega,
+    d_g,
+    eta,
+    g,
+    m,
+    ref,
+    tau,
+    zeta,
+)
+from theory.state_tracking.quadrature import emergence_time
+from theory.state_tracking.single_students import levels
+from theory.symbols.notation import Forms
 
 T_alpha = symbol("T_alpha", r"T_{\alpha}", "time scale of the onset", positive=True)
 gain = symbol(
-    "onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})", "coefficient of the square of time in ln A"
+    "onset_coefficient",
+    r"[\alpha^{2}]\ln(A/A_{0})",
+    "coefficient of the square of time in ln A",
 )
 alpha_star = symbol(
-    "alpha_star", r"\alpha^{\star}", "time of the onset as L goes to infinity", positive=True
+    "alpha_star",
+    r"\alpha^{\star}",
+    "time of the onset as L goes to infinity",
+    positive=True,
 )
-departure = symbol("departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A", real=True)
-SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
+departure = symbol(
+    "departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A", real=True
+)
+SHARP = (
+    "N, d_g, L to infinity",
+    "A_0 = 1/L, R_0 = S_0 = zeta = 0",
+    "before the onset: A small",
+)
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
-SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # in titles
+SHOWN = (
+    "N",
+    "L",
+    "d_g",
+    "d_h",
+    "eta",
+    "c_omega",
+    "A_0",
+    "R_0",
+    "S_0",
+    "zeta",
+)  # in titles
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
-FAR = 1e6  # approximations are drawn no further up: Matplotlib cannot place what overflows
+# approximations are drawn no further up: Matplotlib cannot place what overflows
+FAR = 1e6
 
 
 @cache
 def secant() -> sp.Expr:
-    """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation, solved by a
-    tangent.
+    """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation,
+    solved by a tangent.
 
     Raises
     ------
     ArithmeticError
         If the form does not solve the equation.
     """
-    phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
+    phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(
+        D_0 * sp.sqrt(kappa / (2 * epsilon))
+    )
     path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
     up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
     proved(
@@ -55,14 +107,16 @@ def secant() -> sp.Expr:
     )
     written_as(D_0, path.subs(T, 0).subs(epsilon, up))
     angle = sp.Symbol("angle", real=True)
-    square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
+    square = written_as(
+        epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle))
+    )
     return square.subs(angle, phase)
 
 
 @cache
 def sharp() -> sp.Expr:
-    """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta
-    alpha.
+    """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T ->
+    eta alpha.
     """
     size = sp.Symbol("size", positive=True)
     centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
@@ -97,8 +151,8 @@ def rates() -> Forms:
 
 @cache
 def growth() -> sp.Expr:
-    """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first
-    order in A.
+    """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and
+    to first order in A.
     """
     rising = rates()[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
     first = sp.diff(at_large_sizes(rising), A).subs(A, 0) * A
@@ -112,7 +166,9 @@ def early_mass() -> sp.Expr:
 
 def early_difference() -> sp.Expr:
     """Rate of R - S: eta g A at all times; returned for A = 1/L and small logits."""
-    return written_as(eta * g * A, rates()[R] - rates()[S]).subs({g: early_mass(), A: 1 / L})
+    return written_as(eta * g * A, rates()[R] - rates()[S]).subs(
+        {g: early_mass(), A: 1 / L}
+    )
 
 
 @cache
@@ -129,7 +185,8 @@ def onset_A() -> sp.Expr:
 
 @cache
 def gain_of_flow() -> sp.Expr:
-    """Exact coefficient of alpha^2 in ln A for the random start, at which the rate of A vanishes.
+    """Exact coefficient of alpha^2 in ln A for the random start, at which the rate of A
+    vanishes.
 
     Raises
     ------
@@ -142,10 +199,17 @@ def gain_of_flow() -> sp.Expr:
     first = rate[A].subs(start).subs(random_start)
     if first != 0:
         raise ArithmeticError(f"A moves at the start: {first}")
-    # At first only R and S change. g need not be differentiated, as it multiplies R - S = 0.
-    second = sum(sp.diff(rate[A], q) * rate[q] for q in (R, S)).subs(start).subs(random_start)
+    # At first only R and S change. g need not be differentiated, as it multiplies R - S
+    # = 0.
+    second = (
+        sum(sp.diff(rate[A], q) * rate[q] for q in (R, S))
+        .subs(start)
+        .subs(random_start)
+    )
     second = second.subs(g, early_mass()) * L / 2
-    return written_as(eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second)
+    return written_as(
+        eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second
+    )
 
 
 def departure_of_sharp() -> sp.Expr:
@@ -155,7 +219,8 @@ def departure_of_sharp() -> sp.Expr:
     small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
     written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
     return written_as(
-        eta**4 * c_omega**2 * alpha**4 / 24, small - sp.log(sp.exp(exponent() * alpha**2))
+        eta**4 * c_omega**2 * alpha**4 / 24,
+        small - sp.log(sp.exp(exponent() * alpha**2)),
     )
 
 
@@ -169,7 +234,13 @@ def equations() -> Equations:
     return table(
         ref,
         status="leading order",
-        onset_difference=(difference, early_difference, "Eq. (79)", "A = 1/L", "logits small"),
+        onset_difference=(
+            difference,
+            early_difference,
+            "Eq. (79)",
+            "A = 1/L",
+            "logits small",
+        ),
         onset_rate=(sp.Derivative(A, alpha), growth, "Eq. (80)", *LARGE),
         onset_A=(A, onset_A, "Eq. (81)", *LARGE),
         onset_time_scale=(T_alpha, lambda: 1 / sp.sqrt(exponent()), corrected, *LARGE),
@@ -186,7 +257,8 @@ def equations() -> Equations:
         alpha_star=(
             alpha_star,
             lambda: written_as(
-                SHARP_ONSET, linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
+                SHARP_ONSET,
+                linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
             ),
             "beyond Eq. (81): sharp onset",
             *SHARP,
@@ -198,32 +270,38 @@ def equations() -> Equations:
 @scope.guard(FLOW)
 @sweep.over_fields
 def onset(p: Parameters, until: float | None = None) -> Onset:
-    """Numbers and curves of the onset: flow, early-time and onset solutions on one time axis.
+    """Numbers and curves of the onset: flow, early-time and onset solutions on one time
+    axis.
 
     Parameters
     ----------
     p : Parameters
         Model parameters.
     until : float, optional
-        Length of the curves in alpha (also ``alpha=``); 2.5 times the time of A = 1/2 by default.
+        Length of the curves in alpha (also ``alpha=``); 2.5 times the time of A = 1/2
+        by default.
 
     Returns
     -------
     Onset
-        With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta; ``onset_coefficient``;
-        ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
-        emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
-        of R_0 - S_0 at or below which attention dies.
+        With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta;
+        ``onset_coefficient``; ``alpha_half``, the time of A = 1/2 by the exact solution
+        (NaN if the mechanism never emerges); ``alpha_star``, the sharp onset at
+        infinite size; and ``D_separatrix``, the value of R_0 - S_0 at or below which
+        attention dies.
     """
     numbers, half = p.values(), float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
     if moves := numbers["c_omega"] > 0 and p.d_g > 1:
         scale, star = (
-            float(equations()[x].evaluate(numbers)) for x in ("onset_time_scale", "alpha_star")
+            float(equations()[x].evaluate(numbers))
+            for x in ("onset_time_scale", "alpha_star")
         )
         steepness = exact.equations()["kappa"].evaluate(numbers)
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
-            edge = float(exact.equations()["separatrix"].evaluate(numbers | {"kappa": steepness}))
+            edge = float(
+                exact.equations()["separatrix"].evaluate(numbers | {"kappa": steepness})
+            )
     notes, never = [], "never emerges"
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
@@ -240,15 +318,24 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
     elif levels.few(p):
-        notes.append(f"alpha_half is one time for all seeds: {levels.students_of_flow(p)}")
+        notes.append(
+            f"alpha_half is one time for all seeds: {levels.students_of_flow(p)}"
+        )
     early = float(equations()["onset_coefficient"].evaluate(numbers))
     return tabulated(
         {
             "c_omega": (numbers["c_omega"], "attention constant (14)"),
             "T_alpha": (scale, "onset time scale sqrt(2/c_omega)/eta"),
-            "onset_coefficient": (early, "alpha^2 coefficient of ln(A/A_0), finite sizes"),
+            "onset_coefficient": (
+                early,
+                "alpha^2 coefficient of ln(A/A_0), finite sizes",
+            ),
             "alpha_half": (half, "time of A = 1/2, flow (15), exact", "alpha"),
-            "alpha_star": (star, "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size", "alpha"),
+            "alpha_star": (
+                star,
+                "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
+                "alpha",
+            ),
             "D_separatrix": (edge, "R_0 - S_0 at or below which attention dies"),
         },
         curves=lambda: curves(
@@ -273,7 +360,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
-    """Order parameters over alpha up to ``end``: exact solution of the flow, and approximations."""
+    """Order parameters over alpha up to ``end``: exact solution of the flow, and
+    approximations.
+    """
     curve = inversion.solve(p, np.linspace(0, end, 601))
     times = {"alpha": curve.alpha.values}
     numbers = p.values() | times
@@ -281,7 +370,11 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     def along(form: Equation) -> tuple[str, np.ndarray]:
         return "alpha", np.broadcast_to(form.evaluate(numbers), curve.alpha.shape)
 
-    star = float(equations()["alpha_star"].evaluate(numbers)) if numbers["c_omega"] > 0 else np.inf
+    star = (
+        float(equations()["alpha_star"].evaluate(numbers))
+        if numbers["c_omega"] > 0
+        else np.inf
+    )
     rising = times["alpha"] < star
     before = numbers | {"alpha": np.where(rising, times["alpha"], 0)}
     sharp = np.where(rising, equations()["onset_sharp"].evaluate(before), np.nan)
@@ -295,8 +388,8 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Attention (left) and teacher overlaps (right): the flow as solid lines, approximations of it
-    dashed and marked.
+    """Attention (left) and teacher overlaps (right): the flow as solid lines,
+    approximations of it dashed and marked.
     """
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
@@ -318,7 +411,9 @@ def draw(result: Onset, axes: Any) -> None:
                 label = f"${q}$, {words}"
                 right.plot(curve.alpha, curve[q], color=colour, label=label, **more)
     left.set(ylim=(0, 1.05), ylabel="attention $A$")
-    right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max())))
+    right.set(
+        ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max()))
+    )
     if half > 0:
         left.axvline(half, color="0.6", lw=0.8, label=rf"$\alpha_{{1/2}} = {half:.3f}$")
     for axis in axes:

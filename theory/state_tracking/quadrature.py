@@ -1,9 +1,10 @@
-r"""Numerical exact solution at many parameter points at once: coordinate charts, quadrature panels
-and event times.
+r"""Numerical exact solution at many parameter points at once: coordinate charts,
+quadrature panels and event times.
 
-With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution run over
-dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4 about the real axis,
-however sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2 with delta = sqrt(2
+With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution
+run over dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4
+about the real axis, however sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2
+with delta = sqrt(2
 |epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s).
 Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per node.
 """
@@ -32,9 +33,14 @@ TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]
 # Legendre coefficients of its integral from -1, and that integral at the nodes.
 TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
 AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
-WIDTH = 0.8  # of a panel in s: Bernstein ellipse 4.2, interpolation error 4.2^-20 = 4e-13
-EVENT_WIDTH = 1.6  # if only panel ends count: ellipse 2.4, error 2.4^-40 = 1e-15 (order 2 NODES)
-GROWTH = 16.0  # growth of the margin allowed on one such panel: exp(16 t) is integrated to 1e-13
+WIDTH = (
+    0.8  # of a panel in s: Bernstein ellipse 4.2, interpolation error 4.2^-20 = 4e-13
+)
+EVENT_WIDTH = (
+    1.6  # if only panel ends count: ellipse 2.4, error 2.4^-40 = 1e-15 (order 2 NODES)
+)
+# growth of the margin allowed on one such panel: exp(16 t) is integrated to 1e-13
+GROWTH = 16.0
 LOCKED = 40.0  # E at which 1 - A = e^-40 is below machine precision
 CHUNK = 2**15  # nodes evaluated at a time, so that arrays stay in the cache
 FIELDS = ("N", "L", "d_g", "eta", "zeta", "A_0", "R_0", "S_0")
@@ -52,7 +58,9 @@ class Panels(NamedTuple):
     edge: np.ndarray  # s, shape (points, panels + 1)
     alpha: np.ndarray  # training time at the edges
     T: np.ndarray  # proper time at the edges
-    alpha_rate: np.ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
+    alpha_rate: (
+        np.ndarray
+    )  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
     T_rate: np.ndarray
 
 
@@ -90,7 +98,9 @@ class Points:
         """
         values = sweep.numbers(values, NAMES)
         read = [arguments.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
-        v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True))
+        v = dict(
+            zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True)
+        )
         v["D_0"] = v["R_0"] - v["S_0"]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sizes = [v[n] for n in ("N", "L", "d_g", "c_omega", "tau")]
@@ -111,12 +121,16 @@ class Points:
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
         own = {n: v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0")}
         side = np.where(epsilon > 0, 0.0, np.sign(v["D_0"]))
-        more = dict(kappa=kappa, pace=pace, drift=drift, epsilon=epsilon, delta=delta, side=side)
+        more = dict(
+            kappa=kappa, pace=pace, drift=drift, epsilon=epsilon, delta=delta, side=side
+        )
         return cls(**own, **more, E_0=started)
 
     def __getitem__(self, which: Any) -> Points:
         """Select points, or append axes (``points[:, None]``)."""
-        return Points(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
+        return Points(
+            **{name: getattr(self, name)[which] for name in self.__dataclass_fields__}
+        )
 
     @property
     def moving(self) -> np.ndarray:
@@ -134,7 +148,11 @@ class Points:
         if not self.side.any():
             up = np.exp(s)
             cosh = (up + 1 / up) / 2
-            return self.delta * (up - 1 / up) / 2, size * cosh**2, self.delta / size / cosh
+            return (
+                self.delta * (up - 1 / up) / 2,
+                size * cosh**2,
+                self.delta / size / cosh,
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.exp(2 * self.side * s)
             root = np.sqrt(1 + q)
@@ -164,11 +182,13 @@ class Points:
         with np.errstate(divide="ignore", over="ignore"):
             bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
             reached = np.where(self.side == 0, bent, np.log(depth / size) / 2)
-        return np.where(self.side < 0, np.inf, np.maximum(reached, self.s_of(self.D_0, self.E_0)))
+        return np.where(
+            self.side < 0, np.inf, np.maximum(reached, self.s_of(self.D_0, self.E_0))
+        )
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
-        """Integral of dD/E up to a constant, in closed form. It is a lower bound of T, and T
-        exceeds D by at most this.
+        """Integral of dD/E up to a constant, in closed form. It is a lower bound of T,
+        and T exceeds D by at most this.
         """
         with np.errstate(over="ignore"):
             bent = np.arctan(np.sinh(np.clip(s, -700, 700)))
@@ -191,7 +211,11 @@ class Points:
         return of_state(A, D, S, self.N, self.d_g, self.zeta)
 
     def panels(
-        self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14
+        self,
+        start: np.ndarray,
+        stop: np.ndarray,
+        width: float = WIDTH,
+        most: int = 2**14,
     ) -> np.ndarray:
         """Number of panels each point needs between two values of s."""
         D, E, _ = self.chart(np.stack([start, stop]))
@@ -200,20 +224,28 @@ class Points:
             np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting
         )  # bound on the variation of S + c_R D
         wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
-        return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
+        return np.clip(
+            np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most
+        ).astype(int)
 
     def integrate(self, start: np.ndarray, stop: np.ndarray, panels: int) -> Panels:
-        """Proper time and training time from ``start`` on, in panels of equal width in s."""
+        """Proper time and training time from ``start`` on, in panels of equal width in
+        s.
+        """
         edge = start[:, None] + (stop - start)[:, None] * np.linspace(0, 1, panels + 1)
         half = np.diff(edge)[..., None] / 2
         c = self[:, None, None]
         D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
         A = -np.expm1(-E)
-        with np.errstate(over="ignore", invalid="ignore"):  # on overflow, times are infinite or NaN
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # on overflow, times are infinite or NaN
             T_rate = stretch * (E / A)
             T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
             inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
-            weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (c.N - 1)  # 1/g
+            weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (
+                c.N - 1
+            )  # 1/g
             alpha_rate = T_rate * weight / (c.eta * c.pace)
             return Panels(
                 edge,
@@ -233,29 +265,32 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
 @scope.guard(FLOW)
 @np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
 def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
-    """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
+    """Training time at which attention reaches ``A = level``, by quadrature of the
+    exact solution.
 
     Parameters
     ----------
     p : Parameters or mapping
-        Parameters; or N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0 as numbers or arrays that
-        broadcast, taken as independent.
+        Parameters; or N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0 as numbers or
+        arrays that broadcast, taken as independent.
     level : array_like
         Value of A, inside (0, 1); broadcast with the rest.
     **swept
-        Arrays of fields of the parameters, which broadcast: ``emergence_time(p, L=[3, 10, 22])``.
+        Arrays of fields of the parameters, which broadcast: ``emergence_time(p, L=[3,
+        10, 22])``.
 
     Returns
     -------
     ndarray
-        Time in alpha: 0 if A starts at or above the level; NaN if A never reaches it (attention
-        dies or is constant); infinite if it overflows.
+        Time in alpha: 0 if A starts at or above the level; NaN if A never reaches it
+        (attention dies or is constant); infinite if it overflows.
 
     Raises
     ------
     ParameterError
-        If a level lies outside (0, 1) or A_0 outside (0, 1]; if numbers over- or underflow; or if
-        c_omega, tau or A_0 were derived from other values of the fields than those given.
+        If a level lies outside (0, 1) or A_0 outside (0, 1]; if numbers over- or
+        underflow; or if c_omega, tau or A_0 were derived from other values of the
+        fields than those given.
     KeyError
         If a name is missing.
     """
@@ -265,7 +300,9 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
         if (few := steps[1] < scope.FEWEST).any():
             eta, n = (x[few][0] for x in steps)
             scope.refuse(
-                [f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for {FLOW.theory}"]
+                [
+                    f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for {FLOW.theory}"
+                ]
             )
     level = arguments.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
@@ -281,14 +318,19 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     panels = points.panels(start, stop, EVENT_WIDTH)
     order = np.argsort(panels)
     while order.size:
-        # Process as many points as fill a chunk, with the number of panels of the most demanding
-        # one.
+        # Process as many points as fill a chunk, with the number of panels of the most
+        # demanding one.
         some = order[
-            : np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1
+            : np.searchsorted(
+                panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK
+            )
+            + 1
         ]
         order = order[some.size :]
         times[open_[some]] = (
-            points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
+            points[some]
+            .integrate(start[some], stop[some], panels[some[-1]])
+            .alpha[:, -1]
         )
     if (lost := np.isnan(times[open_])).any():
         first_lost = np.flatnonzero(lost)[0]

@@ -8,20 +8,44 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equations, array, function, proved, symbol, table, vanishes, written_as
+from theory import (
+    Equations,
+    array,
+    function,
+    proved,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.call import arguments, scope, sweep
-from theory.numbers import numeric
 from theory.call.parameters import Allowed, ParameterError, shown
-from theory.symbols.special import gaussian_accuracy
-from theory.state_tracking.model import mean_field, symbols
+from theory.numbers import numeric
 from theory.state_tracking.dynamics import flow
+from theory.state_tracking.model import mean_field, symbols
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.model.scope import FLOW
-from theory.state_tracking.model.symbols import L, N, accuracy, i, mu_k, mu_kbar, recovery, ref, rho, sigma_k, sigma_kbar, t
+from theory.state_tracking.model.symbols import (
+    L,
+    N,
+    accuracy,
+    i,
+    mu_k,
+    mu_kbar,
+    recovery,
+    ref,
+    rho,
+    sigma_k,
+    sigma_kbar,
+    t,
+)
+from theory.symbols.special import gaussian_accuracy
 
 right = array("step_accuracy", r"\mathcal{A}", "accuracy after a right state, by step")
 wrong = array("step_recovery", r"\mathcal{B}", "accuracy after a wrong state, by step")
-rho_t = array("rho", r"\varrho", "probability that a rolled-out state is right, by step")
+rho_t = array(
+    "rho", r"\varrho", "probability that a rolled-out state is right, by step"
+)
 GAUSSIAN = "logits independent and Gaussian"
 
 
@@ -35,8 +59,8 @@ def closed_form(steps: sp.Expr) -> sp.Expr:
 
 
 def prove_closed_form() -> None:
-    """Proof by induction: rho_1 = A_0, and one step of (84) turns the form for L into the form for
-    L + 1.
+    """Proof by induction: rho_1 = A_0, and one step of (84) turns the form for L into
+    the form for L + 1.
 
     Raises
     ------
@@ -48,9 +72,9 @@ def prove_closed_form() -> None:
     def split(product: sp.Product) -> sp.Expr:
         """Split off the last factor of a product that ends at L."""
         ((index, low, high),) = product.limits
-        return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(
-            index, high
-        )
+        return sp.Product(
+            product.function, (index, low, high - 1)
+        ) * product.function.subs(index, high)
 
     following = closed_form(L + 1)
     (total,) = following.atoms(sp.Sum)
@@ -58,7 +82,8 @@ def prove_closed_form() -> None:
     following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
     following = following.replace(lambda e: isinstance(e, sp.Product), split)
     following = following.replace(
-        lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last
+        lambda e: isinstance(e, sp.Sum),
+        lambda e: sp.Sum(e.function / last, *e.limits) * last,
     )
     step = closed_form(L) * last + wrong[L]
     proved(
@@ -67,7 +92,9 @@ def prove_closed_form() -> None:
     )
 
 
-UNIFORM = (1 - accuracy) / (N - 1)  # recovery with uniform transitions from wrong states
+UNIFORM = (1 - accuracy) / (
+    N - 1
+)  # recovery with uniform transitions from wrong states
 u = symbol("u", means="a logit in units of its deviation", real=True)
 x = sp.Symbol("x", real=True)
 NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
@@ -85,8 +112,12 @@ def constant_gain() -> sp.Expr:
 
 
 def density_of_right() -> sp.Expr:
-    """Density of the correct logit times the probability that all wrong logits lie below it."""
-    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
+    """Density of the correct logit times the probability that all wrong logits lie
+    below it.
+    """
+    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (
+        sp.sqrt(2 * sp.pi) * sigma_k
+    )
     return density * BELOW((x - mu_kbar) / sigma_kbar) ** (N - 1)
 
 
@@ -121,7 +152,13 @@ def equations() -> Equations:
             "Eqs. (16), (82)-(84)",
             "a step is right or wrong whatever came before, given the state",
         ),
-        rollout_closed=(rho_t[L], closed, "Eq. (85)", "exact", "proved by induction on L"),
+        rollout_closed=(
+            rho_t[L],
+            closed,
+            "Eq. (85)",
+            "exact",
+            "proved by induction on L",
+        ),
         recovery=(recovery, UNIFORM, "Eq. (86)", alike),
         rollout_mean=(rho, constant_gain, "Eqs. (18), (87)", one, alike),
         normal_below=(BELOW(u), below, "Eq. (90)", "exact"),
@@ -142,7 +179,8 @@ BY_ROUNDING = Allowed(low=-1e-12, high=1 + 1e-12)  # rounding of a quadrature
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:
-    """Probability that the state is correct after each step of a rollout (forner2026, Eqs. 84-86).
+    """Probability that the state is correct after each step of a rollout (forner2026,
+    Eqs. 84-86).
 
     Parameters
     ----------
@@ -154,7 +192,8 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     Returns
     -------
     ndarray, shape (..., L)
-        The last entry is the final rollout accuracy. NaN from the first unknown accuracy on.
+        The last entry is the final rollout accuracy. NaN from the first unknown
+        accuracy on.
 
     Raises
     ------
@@ -163,7 +202,9 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     """
     steps = arguments.array("accuracies", accuracies).astype(float)
     if not steps.ndim:
-        raise ParameterError(f"accuracies = {shown(accuracies)}: must be a list, one per position")
+        raise ParameterError(
+            f"accuracies = {shown(accuracies)}: must be a list, one per position"
+        )
     known = steps[~np.isnan(steps)]
     arguments.array("accuracies", known, BY_ROUNDING, empty=True)
     N = arguments.number("N", N, Allowed(low=2), int)
@@ -178,16 +219,23 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
 @cache
 def _step() -> Callable:
     """One step of the recursion (84) with uniform transitions from wrong states (86)."""
-    rhs = equations()["rollout_recursion"].rhs.subs(wrong[t], equations()["recovery"].rhs)
-    return numeric.function(rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N])
+    rhs = equations()["rollout_recursion"].rhs.subs(
+        wrong[t], equations()["recovery"].rhs
+    )
+    return numeric.function(
+        rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N]
+    )
 
 
 @arguments.checked
 def with_accuracy(
-    curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
+    curve: xr.Dataset,
+    p: Parameters,
+    variance_correct: Any = None,
+    variance_other: Any = None,
 ) -> xr.Dataset:
-    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory that contains the mean
-    logits.
+    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory that contains
+    the mean logits.
 
     Parameters
     ----------
@@ -196,7 +244,8 @@ def with_accuracy(
     p : Parameters
         Sizes.
     variance_correct, variance_other : array_like, optional
-        Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
+        Logit variances along the curve; the constant initial ones by default, as in
+        Fig. 3.
 
     Raises
     ------
@@ -209,28 +258,38 @@ def with_accuracy(
     constant = xr.DataArray(mean_field.initial_variance(p))
     s_k, s_o = (
         np.sqrt(constant if v is None else _along(gap, name, v))
-        for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))
+        for name, v in (
+            ("variance_correct", variance_correct),
+            ("variance_other", variance_other),
+        )
     )
     accuracies = gaussian_accuracy(gap, s_k, s_o, p.N)
-    final = equations()["rollout_mean"].evaluate({"accuracy": accuracies, "N": p.N, "L": p.L})
+    final = equations()["rollout_mean"].evaluate(
+        {"accuracy": accuracies, "N": p.N, "L": p.L}
+    )
     return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
 def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
-    """Check that numbers are positive, and give them the curve's dimensions if they have none."""
+    """Check that numbers are positive, and give them the curve's dimensions if they
+    have none.
+    """
     if isinstance(value, xr.DataArray):
         arguments.array(name, value.values, POSITIVE)
         return value
     plain = arguments.array(name, value, POSITIVE)
     if plain.shape not in ((), curve.shape):
-        raise ParameterError(f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve")
+        raise ParameterError(
+            f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve"
+        )
     return xr.DataArray(plain, dims=curve.dims[: plain.ndim])
 
 
 @scope.guard(FLOW)
 @sweep.over_fields
 def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
-    """The theory of a training run over ``alpha``: order parameters, logits, loss, accuracies.
+    """The theory of a training run over ``alpha``: order parameters, logits, loss,
+    accuracies.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""A statement as a model: the statement of a file or a package, available to every command."""
+"""A statement as a model: the statement of a file or a package, available to every
+command.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,21 @@ from typing import Any
 import sympy as sp
 import xarray as xr
 
-from theory.dynamics import prediction
 from theory.call import scope, sweep
+from theory.call.parameters import (
+    BaseParameters,
+    ParameterError,
+    Preset,
+    Stepped,
+    nearest,
+    parameter,
+)
+from theory.dynamics import prediction
 from theory.dynamics.catalogue import called, catalogue
-from theory.equations.equation import Equation, Equations
 from theory.dynamics.flow import Flow
-from theory.onset import of_onset, until
-from theory.call.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
+from theory.equations.equation import Equation, Equations
 from theory.models.registry import COMMANDS, Model, of_all
+from theory.onset import of_onset, until
 from theory.statement.words.stated import UNNAMED, WHOLE, Statement, scope_of, unread
 from theory.statement.words.tree import Random, Spectrum, require
 
@@ -57,8 +66,8 @@ class StatedModel(Model):
         return tuple(c for c in COMMANDS if self.has("verify", c))
 
     def wing(self, wing: str, module: str | None = None) -> Any:
-        """Contents of a wing for this statement: for ``theory``, everything that is derived;
-        elsewhere a module, or the result of its function ``of(statement)``.
+        """Contents of a wing for this statement: for ``theory``, everything that is
+        derived; elsewhere a module, or the result of its function ``of(statement)``.
 
         Raises
         ------
@@ -78,20 +87,26 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def theory_of(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
-    from theory.statement.randomness import minibatches, random_starts
-    from theory.statement.derivation import derivation_store
     from theory.statement import onset
+    from theory.statement.derivation import derivation_store
+    from theory.statement.randomness import minibatches, random_starts
 
     derived = functools.cache(functools.partial(derivation_store.derived, stated))
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
     whole = (WHOLE,) * random
-    text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]  # in configurations of students
+    text = hashlib.sha256(stated.text.encode()).hexdigest()[
+        :16
+    ]  # in configurations of students
 
     def flows() -> dict[str, Flow]:
-        """The flow, at the sizes that the statement gives where sums have to be written out."""
+        """The flow, at the sizes that the statement gives where sums have to be written
+        out.
+        """
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
-        return {stated.name: (derived().written(stated.values) if given else derived()).flow}
+        return {
+            stated.name: (derived().written(stated.values) if given else derived()).flow
+        }
 
     def flow() -> Flow:
         """The flow of `flows`."""
@@ -100,7 +115,9 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     @until("t")
     @scope.guard(scope_of(stated, filled=whole, kind=kind))
     @sweep.over_fields
-    def own_onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
+    def own_onset(
+        p: Any, until: float | None = None, fluctuations: bool = False
+    ) -> Any:
         return onset.onset(derived(), p, until, fluctuations)
 
     @until("t")
@@ -114,10 +131,10 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
         seeds: int | None = None,
         fluctuations: bool = False,
     ) -> xr.Dataset:
-        """Predict a training run: descent on all inputs by the students' optimiser, the same for
-        every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
-        rounding is divided by itself. Weights that start at random: a curve per seed, from its own
-        class means, or per drawn start.
+        """Predict a training run: descent on all inputs by the students' optimiser, the
+        same for every seed. Under Adam students may leave it where gradients vanish by
+        symmetry, as their rounding is divided by itself. Weights that start at random:
+        a curve per seed, from its own class means, or per drawn start.
 
         Parameters
         ----------
@@ -126,25 +143,26 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
         runs : Dataset, optional
             Students over ``(seed, t)``; the curve is evaluated at their times.
         until : float, optional
-            Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
-            that of ``p.steps``.
+            Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by
+            default that of ``p.steps``.
         seeds : int, optional
             Without runs, of weights that start at random: how many starts are drawn.
         fluctuations : bool
-            Add to every variable ``x`` what batches and random weights do: ``x_bias`` and ``x_sd``;
-            see `theory.statement.randomness.minibatches.curves`.
+            Add to every variable ``x`` what batches and random weights do: ``x_bias``
+            and ``x_sd``; see `theory.statement.randomness.minibatches.curves`.
 
         Returns
         -------
         Dataset
-            Order parameters, loss and observables of the flow over ``t``, and over ``seed`` or
-            ``draw`` if weights start at random.
+            Order parameters, loss and observables of the flow over ``t``, and over
+            ``seed`` or ``draw`` if weights start at random.
 
         Raises
         ------
         ParameterError
-            If the runs lack their steps or are of other parameters or another statement, a size has
-            no value, the descent diverges, or the flow is a closure, which no student follows.
+            If the runs lack their steps or are of other parameters or another
+            statement, a size has no value, the descent diverges, or the flow is a
+            closure, which no student follows.
         """
         trained = scope.configuration(runs).get("statement", text)
         require(trained == text, f"runs: are of another statement than {stated.name}")
@@ -155,7 +173,10 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
             usual = random_starts.times(made, p, random_starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
             return random_starts.followed(made, p, runs, until, seeds)
-        require(seeds is None, f"seeds = {seeds}: no weight starts at random; {random_starts.HOW}")
+        require(
+            seeds is None,
+            f"seeds = {seeds}: no weight starts at random; {random_starts.HOW}",
+        )
         return prediction.descent(made.flow, p, runs, until)
 
     @until("t")
@@ -172,16 +193,16 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     def emergence_times(
         p: Any = None, *, seeds: int | None = None, beyond: bool = False, **fields: Any
     ) -> xr.Dataset:
-        """Times at which the loss falls, the times among the numbers of `onset`; of weights that
-        start at random these are medians and quantiles.
+        """Times at which the loss falls, the times among the numbers of `onset`; of
+        weights that start at random these are medians and quantiles.
 
         Parameters
         ----------
         p : Parameters
         seeds : int, optional
-            How many random starts to draw: then ``t_10``, ``t_50`` and ``t_90`` are over ``draw``,
-            infinite where a run (``until=``) ends before, with the observables once ``t_90`` has
-            passed.
+            How many random starts to draw: then ``t_10``, ``t_50`` and ``t_90`` are
+            over ``draw``, infinite where a run (``until=``) ends before, with the
+            observables once ``t_90`` has passed.
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
@@ -190,7 +211,8 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
         Raises
         ------
         ParameterError
-            If the theory does not describe these students, nothing emerges, or a field is unknown.
+            If the theory does not describe these students, nothing emerges, or a field
+            is unknown.
         """
         if seeds is None:
             return alike(p, beyond=beyond, **fields)
@@ -222,10 +244,12 @@ def factored(x: sp.Expr) -> sp.Expr:
 def package_theory(
     stated: Statement,
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
-    numbers: Mapping[str, tuple[Callable[[Any], float], str]] = types.MappingProxyType({}),
+    numbers: Mapping[str, tuple[Callable[[Any], float], str]] = types.MappingProxyType(
+        {}
+    ),
 ) -> tuple[Any, ...]:
-    """The names of the ``theory`` package of a statement to which further equations and numbers are
-    added.
+    """The names of the ``theory`` package of a statement to which further equations and
+    numbers are added.
 
     Parameters
     ----------
@@ -233,15 +257,15 @@ def package_theory(
     contents : mapping of str to sequence
         Further sections of equations, as for `theory.dynamics.catalogue.catalogue`.
     numbers : mapping of str to (callable, str)
-        Further numbers of the onset by name: a function of parameters, left out where its guard
-        (`theory.call.scope.guard`) refuses them, and a label.
+        Further numbers of the onset by name: a function of parameters, left out where
+        its guard (`theory.call.scope.guard`) refuses them, and a label.
 
     Returns
     -------
     tuple
-        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``, ``onset``,
-        ``emergence_times`` and ``predict``. Names of equations begin with the statement's, so that
-        systems of a family differ.
+        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``,
+        ``onset``, ``emergence_times`` and ``predict``. Names of equations begin with
+        the statement's, so that systems of a family differ.
     """
     base = theory_of(stated)
 
@@ -254,12 +278,14 @@ def package_theory(
 
     @called
     def sections() -> dict[str, list[Equation]]:
-        """All equations, grouped as a write-up would; the loss in the order parameters. Rates that
-        would fill a page are left out: they are in the flow.
+        """All equations, grouped as a write-up would; the loss in the order parameters.
+        Rates that would fill a page are left out: they are in the flow.
         """
         derived = {
             f"{stated.title}: {title.lower()}": [
-                renamed(e) for e in part if e.name == "loss" or e.rhs.count_ops() <= PRINTED
+                renamed(e)
+                for e in part
+                if e.name == "loss" or e.rhs.count_ops() <= PRINTED
             ]
             for title, part in base.sections().items()
         }
@@ -269,14 +295,22 @@ def package_theory(
     @scope.guard(scope_of(stated, kind=functools.partial(parameters, stated)))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
-        """Growth rates and emergence times at parameters ``p``, with what the package adds."""
+        """Growth rates and emergence times at parameters ``p``, with what the package
+        adds.
+        """
         from theory.statement.onset import LONGEST
 
         broken = {
-            name: [why for x in getattr(of, "scopes", {}).values() for why in x.applies(p)]
+            name: [
+                why for x in getattr(of, "scopes", {}).values() for why in x.applies(p)
+            ]
             for name, (of, _) in numbers.items()
         }
-        more = {name: (of(p), label) for name, (of, label) in numbers.items() if not broken[name]}
+        more = {
+            name: (of(p), label)
+            for name, (of, label) in numbers.items()
+            if not broken[name]
+        }
         found = base.onset(p, until, fluctuations=fluctuations)
         last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
         if until is None and found.numbers["run"] < last < LONGEST:
@@ -287,7 +321,8 @@ def package_theory(
             labels=found.labels | {k: label for k, (_, label) in more.items()},
             equations=lambda: [e for part in sections().values() for e in part],
             times=found.times | {k: "t" for k in more if k[0] in "Tt"},
-            notes=found.notes + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
+            notes=found.notes
+            + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
         )
 
     @called
@@ -312,10 +347,19 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     """
     given, fields = dict(stated.values), {}
     for s in stated.symbols:
-        low, high = (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
-        allowed: dict[str, Any] = {k: x for k, x in (("low", low), ("high", high)) if x is not None}
+        low, high = (
+            (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
+        )
+        allowed: dict[str, Any] = {
+            k: x for k, x in (("low", low), ("high", high)) if x is not None
+        }
         of = next(
-            (f"number of elements of sort {q.name}" for q in stated.sorts if q.size == s), "size"
+            (
+                f"number of elements of sort {q.name}"
+                for q in stated.sorts
+                if q.size == s
+            ),
+            "size",
         )
         default = given.pop(s.name, None)
         kind = int if s.is_integer else float
@@ -323,7 +367,10 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         fields[s.name] = (kind | None if default is None else kind, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
         for k, value in enumerate(given.pop(g.var.name, ()), 1):
-            fields[f"{g.var.name}_{k}"] = (float, parameter(float(value), "eigenvalue", above=0))
+            fields[f"{g.var.name}_{k}"] = (
+                float,
+                parameter(float(value), "eigenvalue", above=0),
+            )
     for name in (n for n in TRAINING if n not in fields):
         value, doc, bound = TRAINING[name]
         kind = type(value)
@@ -353,15 +400,16 @@ def parameters(stated: Statement) -> type[BaseParameters]:
 
 @functools.cache
 def of_file(name: str) -> StatedModel:
-    """The model that a file states: ``FILE.py``, or ``FILE.py:NAME`` if it states several.
+    """The model that a file states: ``FILE.py``, or ``FILE.py:NAME`` if it states
+    several.
 
     The file is run, as any script.
 
     Raises
     ------
     ParameterError
-        In one line with file and line, if it cannot be read, states nothing, or states what no
-        statement can be.
+        In one line with file and line, if it cannot be read, states nothing, or states
+        what no statement can be.
     """
     path, _, chosen = name.partition(".py")
     path, chosen = f"{path}.py", chosen.removeprefix(":")
@@ -376,10 +424,14 @@ def of_file(name: str) -> StatedModel:
     several = ", ".join(f"{path}:{k}" for k in stated)
     key = chosen or next(iter(stated))
     require(chosen or len(stated) == 1, f"{path}: states several models: {several}")
-    require(key in stated, f"{path}:{chosen}: there is no such statement, but {several}")
+    require(
+        key in stated, f"{path}:{chosen}: there is no such statement, but {several}"
+    )
     statement = stated[key]  # without a name of its own it has that of its variable
     return model(
-        dataclasses.replace(statement, name=key) if statement.name == UNNAMED else statement
+        dataclasses.replace(statement, name=key)
+        if statement.name == UNNAMED
+        else statement
     )
 
 
@@ -392,11 +444,19 @@ def run_file(path: str) -> dict[str, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a stranger's file may do anything
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
-        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        lines = [
+            f.lineno
+            for f in traceback.extract_tb(error.__traceback__)
+            if f.filename == path
+        ]
+        line = (
+            getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        )
         number = line or (lines[-1] if lines else 1)
         said = traceback.format_exception_only(error)[-1]
         said = str(error) if isinstance(error, ParameterError) else said
-        raise ParameterError(f"{path}, line {number}: {said.partition(chr(10))[0]}") from error
+        raise ParameterError(
+            f"{path}, line {number}: {said.partition(chr(10))[0]}"
+        ) from error
     finally:
         sys.path.remove(folder)

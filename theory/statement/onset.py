@@ -11,12 +11,12 @@ import numpy as np
 import xarray as xr
 
 from theory.call import scope
+from theory.call.parameters import ParameterError
 from theory.dynamics.conserved import linearised
 from theory.onset import Onset, tabulated
-from theory.call.parameters import ParameterError
 from theory.statement.derivation import derivation_store
-from theory.statement.randomness import passage, rare_starts, random_starts
 from theory.statement.derivation.derived import Derived
+from theory.statement.randomness import passage, random_starts, rare_starts
 from theory.statement.randomness.random_starts import EVENTS
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import require
@@ -29,11 +29,17 @@ DRAWS = 4000  # starts of an onset
 SHOWN = 5  # whose loss is drawn
 QUANTILES = (0.05, 0.95)
 LEFT_OUT = 0.1  # relative size of the next order at which a closed form is none
-DELAY = 0.01  # of half of the fall, by batches: at 5% leading order was seen to be off by a quarter
-GROWN, SMALL = 3, 1 / 3  # by which, and to what size, entries outside of the classes may grow
+# of half of the fall, by batches: at 5% leading order was seen to be off by a quarter
+DELAY = 0.01
+GROWN, SMALL = (
+    3,
+    1 / 3,
+)  # by which, and to what size, entries outside of the classes may grow
 
 
-def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool = False) -> Onset:
+def onset(
+    made: Derived, p: Any, until: float | None = None, fluctuations: bool = False
+) -> Onset:
     """Times at which the loss falls, and growth rates at small weights.
 
     Parameters
@@ -42,16 +48,18 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     p : Parameters
         As `theory.statement.model.parameters` makes them.
     until : float, optional
-        Length of the run; by default one that doubles until its second half adds little.
+        Length of the run; by default one that doubles until its second half adds
+        little.
     fluctuations : bool
-        Also what steps and batches of descent do to these times and to the curve, and where batches
-        delay half of the fall; of weights that start at random what entries beside the means of
-        their classes do.
+        Also what steps and batches of descent do to these times and to the curve, and
+        where batches delay half of the fall; of weights that start at random what
+        entries beside the means of their classes do.
 
     Raises
     ------
     ParameterError
-        If a size or number has no value, or there are no fluctuations (`theory.dynamics.solution.solve`).
+        If a size or number has no value, or there are no fluctuations
+        (`theory.dynamics.solution.solve`).
     """
     made = concrete(made, p)
     if random_starts.laws(made):
@@ -80,7 +88,9 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         numbers[name] = (float(times[name]), label, "t")
     if fluctuations and events:
         numbers |= (noise := _noise(p, times))
-        absent |= dict.fromkeys(noise, "not claimed: too large, near a minimum, or no delay")
+        absent |= dict.fromkeys(
+            noise, "not claimed: too large, near a minimum, or no delay"
+        )
     try:
         modes = linearised(flow, dict.fromkeys(flow.state, 0), p)
         notes = []
@@ -98,19 +108,24 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         equations=lambda: list(made.equations().values()),
         absent=absent,
         notes=notes,
-        setting={x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained},
+        setting={
+            x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained
+        },
         crossings={name: (flow, p, event) for name, event in crossed.items()},
     )
 
 
 def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
-    """What steps and batches of descent do to times, and how much batches delay half of the fall,
-    to leading order.
+    """What steps and batches of descent do to times, and how much batches delay half of
+    the fall, to leading order.
     """
     numbers = {}
     for name in EVENTS:
         shift, spread = (float(times[f"{name}_{x}"]) for x in ("bias", "sd"))
-        numbers[f"{name}_bias"] = (shift, f"what steps and batches add to the mean {name}")
+        numbers[f"{name}_bias"] = (
+            shift,
+            f"what steps and batches add to the mean {name}",
+        )
         numbers[f"{name}_sd"] = (
             spread,
             f"standard deviation of {name} over students, to order (eta / B)^(1/2)",
@@ -141,14 +156,19 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
         label = f"half of its fall, by {q:.0%} of starts"
         value = np.quantile(drawn.t_50, q, method="inverted_cdf")
         numbers[f"t_50_{q:.0%}".rstrip("%")] = (float(value), label, "t")
-    never, error = rare_starts.share(made, p, drawn, lambda of: np.isinf(np.asarray(of["t_90"])))
+    never, error = rare_starts.share(
+        made, p, drawn, lambda of: np.isinf(np.asarray(of["t_90"]))
+    )
     label = "share of starts that do not get through it within the run"
     numbers["never"] = (never, label + (f", +- {error:.2g}" if error else ""))
     notes = [f"{random_starts.ASSUMED}; against students: verify.trajectories"]
     for name in made.observables:
         share, error = rare_starts.share(made, p, drawn, _positive(name))
         if 0 < share < 1 - never:
-            numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
+            numbers[f"P_{name}"] = (
+                share,
+                f"share of starts with {name} > 0 then, +- {error:.2g}",
+            )
     found = passage.passage(made, p, half := (begun + end) / 2, round(run / p.eta))
     if fluctuations:
         label = "what scatter about class means adds to the mean t_50, to order sigma^2"
@@ -156,7 +176,9 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
     if isinstance(found, str):
         notes.append(f"no closed form: {found}")
     elif found.next > LEFT_OUT:
-        notes.append(f"no closed form: the next order would be {found.next:.0%} of the time")
+        notes.append(
+            f"no closed form: the next order would be {found.next:.0%} of the time"
+        )
         found = ""
     else:
         more = (0.03 / found.next) ** (1 / found.power) if found.next > 0 else np.inf
@@ -168,7 +190,10 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
             label = f"half of its fall, by {q:.0%} of starts, closed form"
             numbers[f"closed_{q:.0%}".rstrip("%")] = (found.quantile(q), label)
         if found.saddle:
-            numbers["Lambda"] = (found.rate, "growth rate of the fastest direction, in steps")
+            numbers["Lambda"] = (
+                found.rate,
+                "growth rate of the fastest direction, in steps",
+            )
             numbers["directions"] = (found.many, "that grow as fast")
     notes += within(made, p, min(numbers["t_50"][0], run))
     return tabulated(
@@ -192,12 +217,14 @@ def _positive(name: str) -> Callable[[Any], np.ndarray]:
 
 
 def narrow(made: Derived, p: Any) -> float:
-    """Refuse entries that scatter widely about the means of their classes; the largest standard
-    deviation.
+    """Refuse entries that scatter widely about the means of their classes; the largest
+    standard deviation.
     """
     scatter = {w: math.sqrt(x) for w, x in random_starts.variances(made, p).items()}
     for w, size in scatter.items():
-        if size > SMALL:  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
+        if (
+            size > SMALL
+        ):  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
             begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
             theory = "the flow of class means, which leaves it out"
             scope.refuse([f"{begun}: must be at most {SMALL:.2g} for {theory}"])
@@ -205,8 +232,9 @@ def narrow(made: Derived, p: Any) -> float:
 
 
 def within(made: Derived, p: Any, time: float) -> list[str]:
-    """Refuse students that class means do not describe, as entries scatter widely about them, or
-    directions outside of the classes grow by a time; a note if inputs are too many to know.
+    """Refuse students that class means do not describe, as entries scatter widely about
+    them, or directions outside of the classes grow by a time; a note if inputs are too
+    many to know.
 
     Raises
     ------
@@ -216,13 +244,19 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     widest = narrow(made, p)
     rates = _growth(made.statement, p)
     if rates is None:
-        return ["growth outside of the classes: not known, as the inputs are too many to list"]
+        return [
+            "growth outside of the classes: not known, as the inputs are too many to list"
+        ]
     grown = np.exp(min(rates[1] * time, 700.0))
     if grown > GROWN and widest * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in random_starts.laws(made))
         said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
         inside = f"(these grow at {rates[0]:.3g})"
-        scope.refuse([f"{said} {inside}: no flow of classes describes these students; train them"])
+        scope.refuse(
+            [
+                f"{said} {inside}: no flow of classes describes these students; train them"
+            ]
+        )
     return []
 
 
@@ -231,7 +265,9 @@ def _growth(stated: Statement, p: Any) -> tuple[float, float] | None:
     return passage.outside(at_sizes(stated, p), p)
 
 
-def _curves(made: Derived, p: Any, drawn: xr.Dataset, found: Any) -> dict[str, xr.Dataset]:
+def _curves(
+    made: Derived, p: Any, drawn: xr.Dataset, found: Any
+) -> dict[str, xr.Dataset]:
     """Share of starts that have got through half of the fall, and the loss of some."""
     t = np.linspace(0, 1.2 * float(drawn.t_50.where(np.isfinite(drawn.t_50)).max()), AT)
     shares = {"drawn starts": ("t", (drawn.t_50.values[:, None] <= t).mean(0))}
@@ -269,7 +305,9 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
         If a size or number has no value, or the student has no classes (a closure).
     """
     made = _written(stated, tuple(sized(stated, p).items()))
-    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
+    said = (
+        f"statement {stated.name}: of a closure over teachers there are no students yet"
+    )
     require(not made.shared, said)
     return made
 

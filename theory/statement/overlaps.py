@@ -1,12 +1,13 @@
 """Overlaps of hidden units: rates from the averaged loss.
 
-Inputs are standard Gaussian in many dimensions; student units ``w_k`` and teacher units ``b_m``
-are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km = w_k.b_m`` and
-``T_mn = b_m.b_n`` alone, and so do the rates under gradient flow of all entries.
+Inputs are standard Gaussian in many dimensions; student units ``w_k`` and teacher units
+``b_m`` are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km =
+w_k.b_m`` and ``T_mn = b_m.b_n`` alone, and so do the rates under gradient flow of all
+entries.
 
-Noise of online descent, and rates of vectors, are made of means with slopes of erf units. A slope
-is a Gaussian itself. Two of them, ``g'(x_i) g'(x_k)`` with g(x) = erf(x / sqrt 2), change the
-covariance of all other fields, and leave a factor (`Weighed`).
+Noise of online descent, and rates of vectors, are made of means with slopes of erf
+units. A slope is a Gaussian itself. Two of them, ``g'(x_i) g'(x_k)`` with g(x) = erf(x
+/ sqrt 2), change the covariance of all other fields, and leave a factor (`Weighed`).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
 from theory.dynamics.flow import Flow
-from theory.symbols.notation import Forms
 from theory.statement.derivation.derived import POPULATION, TIME
 from theory.statement.words.tree import require
+from theory.symbols import notation
+from theory.symbols.notation import Forms
 
 Unit = tuple[str, int]  # of the student (``w``) or of the teacher (``b``), from 1
 GAUSSIAN = "standard Gaussian inputs"
 
 
 def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
-    """Mean of ``g(x) g(y)`` over centred Gaussian x, y of variances ``u``, ``v``, covariance
-    ``uv``.
+    """Mean of ``g(x) g(y)`` over centred Gaussian x, y of variances ``u``, ``v``,
+    covariance ``uv``.
 
     Parameters
     ----------
@@ -46,7 +47,9 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
         "linear": lambda: uv,
         "quadratic": lambda: u * v + 2 * uv**2,
         "erf": lambda: 2 / sp.pi * sp.asin(uv / sp.sqrt((1 + u) * (1 + v))),
-        "relu": lambda: (sp.sqrt(u * v - uv**2) + uv * (sp.pi - sp.acos(uv / size))) / (2 * sp.pi),
+        "relu": lambda: (
+            (sp.sqrt(u * v - uv**2) + uv * (sp.pi - sp.acos(uv / size))) / (2 * sp.pi)
+        ),
     }
     words = ", ".join(table)
     require(activation in table, f"activation = {activation!r}: must be one of {words}")
@@ -56,7 +59,9 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
 
 
 class Overlaps:
-    """Symbols of the overlaps of ``hidden`` student units with ``teachers`` teacher units."""
+    """Symbols of the overlaps of ``hidden`` student units with ``teachers`` teacher
+    units.
+    """
 
     def __init__(self, hidden: int, teachers: int) -> None:
         positive = hidden > 0 and teachers >= 0
@@ -87,7 +92,10 @@ class Overlaps:
         """
         for kind, number in (x, y):
             count = self.hidden if kind == "w" else self.teachers
-            require((kind, number) in self.units, f"unit {number}: must be from 1 to {count}")
+            require(
+                (kind, number) in self.units,
+                f"unit {number}: must be from 1 to {count}",
+            )
         x, y = sorted((x, y), key=self.units.index)
         means = {"Q": "student units", "R": "student and teacher", "T": "teacher units"}
         name, square = self._name(x, y), True if x == y else None
@@ -96,12 +104,16 @@ class Overlaps:
         )
 
     def _name(self, x: Unit, y: Unit) -> str:
-        between = "_" if max(self.hidden, self.teachers) > 9 else ""  # R_1_11 is not R_11_1
+        between = (
+            "_" if max(self.hidden, self.teachers) > 9 else ""
+        )  # R_1_11 is not R_11_1
         return f"{'QRT'[(x[0] + y[0]).count('b')]}_{x[1]}{between}{y[1]}"
 
     def _read(self, loss: Any, weights: Iterable[sp.Symbol] = ()) -> sp.Expr:
         """A loss in the symbols of the overlaps and weights, by name."""
-        pairs = [(x, y) for x, y in itertools.product(self.units, repeat=2) if x[0] >= y[0]]
+        pairs = [
+            (x, y) for x, y in itertools.product(self.units, repeat=2) if x[0] >= y[0]
+        ]
         named = {self._name(x, y): self.overlap(x, y) for x, y in pairs}
         return notation.expression("loss", loss, named | {w.name: w for w in weights})
 
@@ -118,7 +130,10 @@ class Overlaps:
     def _moved(self, loss: sp.Expr) -> tuple[Forms, Forms]:
         """Terms of first and second order in the step of descent, of all overlaps."""
         along = {
-            x: {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
+            x: {
+                z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x))
+                for z in self.units
+            }
             for x in self.students
         }
 
@@ -130,7 +145,9 @@ class Overlaps:
         pulls = {(x, y): pull(x, y) for x in self.units for y in self.units}
         first = {self.overlap(x, y): pulls[x, y] + pulls[y, x] for x, y in self._moving}
         second = {
-            self.overlap(x, y): -sp.Add(*(slope * pulls[y, z] for z, slope in along[x].items()))
+            self.overlap(x, y): -sp.Add(
+                *(slope * pulls[y, z] for z, slope in along[x].items())
+            )
             for x, y in self._moving
             if y in along
         }
@@ -147,7 +164,8 @@ class Overlaps:
         initial: Mapping[sp.Symbol, Any],
         weights: Mapping[sp.Symbol, Any] | None = None,
     ) -> Flow:
-        """Flow of the overlaps, and of further trained numbers (a read-out), on a loss in them.
+        """Flow of the overlaps, and of further trained numbers (a read-out), on a loss
+        in them.
 
         Parameters
         ----------
@@ -195,15 +213,21 @@ class Overlaps:
         student, teacher : mapping of int to Expr, optional
             Read-out of every unit; 1 by default.
         """
-        readout = {("w", k): sp.sympify(a, strict=True) for k, a in (student or {}).items()}
-        readout |= {("b", m): -sp.sympify(a, strict=True) for m, a in (teacher or {}).items()}
+        readout = {
+            ("w", k): sp.sympify(a, strict=True) for k, a in (student or {}).items()
+        }
+        readout |= {
+            ("b", m): -sp.sympify(a, strict=True) for m, a in (teacher or {}).items()
+        }
         signed = {x: readout.get(x, 1 if x[0] == "w" else -1) for x in self.units}
         pairs = itertools.product(self.units, repeat=2)
         means = {
-            (x, y): (self.overlap(x, x), self.overlap(y, y), self.overlap(x, y)) for x, y in pairs
+            (x, y): (self.overlap(x, x), self.overlap(y, y), self.overlap(x, y))
+            for x, y in pairs
         }
         parts = (
-            signed[x] * signed[y] * mean_product(activation, *m) for (x, y), m in means.items()
+            signed[x] * signed[y] * mean_product(activation, *m)
+            for (x, y), m in means.items()
         )
         return sp.Add(*parts) / 2
 
@@ -212,7 +236,9 @@ Covariance = Callable[[Any, Any], sp.Expr]  # of two units
 
 
 class Weighed:
-    """Gaussian fields under slopes of the given units, one or two (which may be the same)."""
+    """Gaussian fields under slopes of the given units, one or two (which may be the
+    same).
+    """
 
     def __init__(self, covariance: Covariance, units: Sequence[Hashable]) -> None:
         self.covariance, self.units = covariance, list(units)
@@ -220,11 +246,15 @@ class Weighed:
         precision = sp.eye(len(self.units)) + inner
         self.inverse = precision.inv()
         # sqrt(2 / pi) for each slope, and the norm of the Gaussian that they make
-        self.factor = (2 / sp.pi) ** sp.Rational(len(self.units), 2) / sp.sqrt(precision.det())
+        self.factor = (2 / sp.pi) ** sp.Rational(len(self.units), 2) / sp.sqrt(
+            precision.det()
+        )
 
     def after(self, x: Hashable, y: Hashable) -> sp.Expr:
         """Covariance of two fields under the slopes."""
-        first, second = (sp.Matrix([self.covariance(z, i) for i in self.units]) for z in (x, y))
+        first, second = (
+            sp.Matrix([self.covariance(z, i) for i in self.units]) for z in (x, y)
+        )
         return self.covariance(x, y) - (first.T * self.inverse * second)[0]
 
     def outputs(self, x: Hashable, y: Hashable) -> sp.Expr:
@@ -233,5 +263,9 @@ class Weighed:
         return self.factor * mean_product("erf", *covariances)
 
     def field_and_output(self, x: Hashable, y: Hashable) -> sp.Expr:
-        """Mean of the slopes times ``x g(y)``: the covariance times the mean slope of y."""
-        return self.factor * self.after(x, y) * sp.sqrt(2 / sp.pi / (1 + self.after(y, y)))
+        """Mean of the slopes times ``x g(y)``: the covariance times the mean slope of
+        y.
+        """
+        return (
+            self.factor * self.after(x, y) * sp.sqrt(2 / sp.pi / (1 + self.after(y, y)))
+        )

@@ -1,5 +1,6 @@
-"""Algebra shared by the derivations: long expressions rebuilt and differentiated, sums over
-Kronecker deltas, moments of Gaussians, Taylor polynomials, and rewriting a result in a chosen form.
+"""Algebra shared by the derivations: long expressions rebuilt and differentiated, sums
+over Kronecker deltas, moments of Gaussians, Taylor polynomials, and rewriting a result
+in a chosen form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,9 @@ def nodes(expr: sp.Basic) -> set[sp.Basic]:
     return found
 
 
-def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
+def rebuilt(
+    expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]
+) -> sp.Expr:
     """An expression rebuilt from its parts, each of which is visited once.
 
     ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
@@ -32,7 +35,9 @@ def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -
     def of(e: sp.Expr) -> sp.Expr:
         if e not in known:
             made = rule(e, of)
-            known[e] = (e.func(*map(of, e.args)) if e.args else e) if made is None else made
+            known[e] = (
+                (e.func(*map(of, e.args)) if e.args else e) if made is None else made
+            )
         return known[e]
 
     return of(expr)
@@ -46,9 +51,15 @@ def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
 def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
     """Derivative of an expression in real symbols."""
     if expr.has(sp.Abs, sp.sign) and (
-        real := {s: sp.Symbol(s.name, real=True) for s in expr.free_symbols if s.is_real is None}
+        real := {
+            s: sp.Symbol(s.name, real=True)
+            for s in expr.free_symbols
+            if s.is_real is None
+        }
     ):
-        found = slope(expr.xreplace(real), real.get(x, x)).replace(sp.DiracDelta, lambda *_: 0)
+        found = slope(expr.xreplace(real), real.get(x, x)).replace(
+            sp.DiracDelta, lambda *_: 0
+        )
         return found.xreplace({new: old for old, new in real.items()})
 
     def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
@@ -60,8 +71,12 @@ def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
         if e.is_Add or not any(inner):
             return sp.Add(*inner)
         if e.is_Mul:
-            other_factors = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
-            return sp.Add(*(d * r for d, r in zip(inner, other_factors, strict=True) if d != 0))
+            other_factors = (
+                sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner))
+            )
+            return sp.Add(
+                *(d * r for d, r in zip(inner, other_factors, strict=True) if d != 0)
+            )
         if e.is_Pow and inner[1] == 0:
             return inner[0] * e.exp * e.base ** (e.exp - 1)
         outer = {sp.exp: e, sp.log: 1 / e.args[0]}
@@ -71,8 +86,8 @@ def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
 
 
 def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:
-    """Sum over the given indices, resolving deltas; every free index is assumed to lie in its
-    range.
+    """Sum over the given indices, resolving deltas; every free index is assumed to lie
+    in its range.
     """
     for limit in limits:
         terms = sp.Add.make_args(sp.expand(expr))
@@ -81,8 +96,8 @@ def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.
 
 
 def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> sp.Expr:
-    """Sum of one product over one index: a constant times the range, the term selected by a delta,
-    or an unevaluated sum.
+    """Sum of one product over one index: a constant times the range, the term selected
+    by a delta, or an unevaluated sum.
     """
     if not term.has(index):
         return term * (high - low + 1)
@@ -93,9 +108,11 @@ def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> s
     return deltasummation(term, (index, low, high), no_piecewise=True)
 
 
-def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], sp.Expr]) -> sp.Expr:
-    """Mean of a product of jointly Gaussian variables of mean zero: the sum over all ways to pair
-    them of the product of the pairs' covariances (Isserlis).
+def gaussian_moment(
+    variables: Sequence[Any], covariance: Callable[[Any, Any], sp.Expr]
+) -> sp.Expr:
+    """Mean of a product of jointly Gaussian variables of mean zero: the sum over all
+    ways to pair them of the product of the pairs' covariances (Isserlis).
 
     Parameters
     ----------
@@ -106,8 +123,13 @@ def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], s
         return sp.S.One
     first, *others = variables
     rests = (others[:n] + others[n + 1 :] for n in range(len(others)))
-    pairs = ((covariance(first, x), unpaired) for x, unpaired in zip(others, rests, strict=True))
-    return sp.Add(*(c * gaussian_moment(unpaired, covariance) for c, unpaired in pairs if c != 0))
+    pairs = (
+        (covariance(first, x), unpaired)
+        for x, unpaired in zip(others, rests, strict=True)
+    )
+    return sp.Add(
+        *(c * gaussian_moment(unpaired, covariance) for c, unpaired in pairs if c != 0)
+    )
 
 
 def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
@@ -125,10 +147,11 @@ def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
 
 
 def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
-    """Derivative of a multi-index sum with respect to one array entry, whose indices are assumed to
-    lie in range.
+    """Derivative of a multi-index sum with respect to one array entry, whose indices
+    are assumed to lie in range.
 
-    Each ``Sum`` is differentiated under the summation sign, then the resulting deltas are resolved.
+    Each ``Sum`` is differentiated under the summation sign, then the resulting deltas
+    are resolved.
     """
     result = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(total)):
@@ -143,9 +166,9 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 def vanishes(expr: sp.Expr) -> bool:
     """Whether SymPy can show that an expression is identically zero.
 
-    The expression is brought over one denominator and its numerator expanded, with trigonometric
-    functions written as exponentials. Only if that is inconclusive is `sympy.simplify` called,
-    which is slow.
+    The expression is brought over one denominator and its numerator expanded, with
+    trigonometric functions written as exponentials. Only if that is inconclusive is
+    `sympy.simplify` called, which is slow.
     """
     expr = sp.sympify(expr, strict=True)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
@@ -168,8 +191,8 @@ def proved(holds: bool, otherwise: str) -> None:
 
 
 def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
-    """Return ``form`` in place of ``derived`` after proving that the two are equal. This gives a
-    derived result the grouping that a reader expects.
+    """Return ``form`` in place of ``derived`` after proving that the two are equal.
+    This gives a derived result the grouping that a reader expects.
 
     Raises
     ------
@@ -185,7 +208,8 @@ MOST = 32  # leading orders that may cancel
 
 
 def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
-    """Taylor polynomial of an expression built from sums, products, powers and functions.
+    """Taylor polynomial of an expression built from sums, products, powers and
+    functions.
 
     Same result as ``sympy.series``, several times faster.
 
@@ -203,13 +227,17 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
         size += missing
         if size > order + MOST:
             raise ValueError(f"{expr}: something in it has no leading power of {small}")
-    powers = (c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order)
+    powers = (
+        c * small ** (first + k)
+        for k, c in enumerate(coefficients)
+        if first + k <= order
+    )
     return sp.expand(sp.Add(*powers))
 
 
 def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.Expr]]:
-    """Lowest power and the coefficients from there on, the first one nonzero. As many as are known
-    if every leaf of the expression is expanded to ``size`` coefficients.
+    """Lowest power and the coefficients from there on, the first one nonzero. As many
+    as are known if every leaf of the expression is expanded to ``size`` coefficients.
     """
     if not expr.has(small):
         return 0, [expr] + [sp.S.Zero] * (size - 1)
@@ -219,7 +247,9 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         parts = [_laurent(a, size, small) for a in expr.args]
         low = min(v for v, _ in parts)
         end = min(v + len(c) for v, c in parts)
-        total = (sp.Add(*(c[k - v] for v, c in parts if k >= v)) for k in range(low, end))
+        total = (
+            sp.Add(*(c[k - v] for v, c in parts if k >= v)) for k in range(low, end)
+        )
         return _leading(low, [sp.expand(c) for c in total])
     if expr.is_Mul:
         low, product = 0, [sp.S.One] + [sp.S.Zero] * (size - 1)
@@ -238,18 +268,26 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         power = expr.exp
         powers = [x**power for x in c[:1]]
         for k in range(1, len(c)):  # g f' = power g' f
-            terms = ((power * i - (k - i)) * c[i] * powers[k - i] for i in range(1, k + 1))
+            terms = (
+                (power * i - (k - i)) * c[i] * powers[k - i] for i in range(1, k + 1)
+            )
             powers.append(sp.expand(sp.Add(*terms) / (k * c[0])))
         return int(v * power), powers
     if isinstance(expr, sp.Function) and len(expr.args) == 1:
         shifted = _taylor(expr, expr.args[0], size, small)
         z = sp.Dummy("z")
-        if sp.diff(expr.func(z), z, 2).has(expr.func) or sp.diff(expr.func(z), z).has(expr.func):
+        if sp.diff(expr.func(z), z, 2).has(expr.func) or sp.diff(expr.func(z), z).has(
+            expr.func
+        ):
             composed = _composed(expr.func, shifted, z)
             if any(c.has(sp.nan, sp.zoo) for c in composed):
-                raise ValueError(f"{expr}: its derivatives are not known at {small} = 0")
+                raise ValueError(
+                    f"{expr}: its derivatives are not known at {small} = 0"
+                )
             return _leading(0, composed)
-        rate = _taylor(expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
+        rate = _taylor(
+            expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small
+        )
         powers = [expr.func(x) for x in shifted[:1]]
         for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
             powers.append(_of_slopes(shifted, rate, k))
@@ -262,9 +300,11 @@ def _of_slopes(inner: list[sp.Expr], rate: list[sp.Expr], k: int) -> sp.Expr:
     return sp.expand(sp.Add(*(i * inner[i] * rate[k - i] for i in range(1, k + 1))) / k)
 
 
-def _composed(function: type[sp.Function], inner: list[sp.Expr], z: sp.Symbol) -> list[sp.Expr]:
-    """Coefficients of a function of a series, by Horner's rule from its derivatives: of sine, whose
-    derivatives lead back to itself.
+def _composed(
+    function: type[sp.Function], inner: list[sp.Expr], z: sp.Symbol
+) -> list[sp.Expr]:
+    """Coefficients of a function of a series, by Horner's rule from its derivatives: of
+    sine, whose derivatives lead back to itself.
     """
     moved = [sp.S.Zero, *inner[1:]]
     sums = [sp.S.Zero] * len(inner)
@@ -289,7 +329,9 @@ def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
         for k in range(min(len(a), len(b)))
     )
     return [
-        sp.expand(sp.Add(*(x * y for x, y in coefficient))) if coefficient else sp.S.Zero
+        sp.expand(sp.Add(*(x * y for x, y in coefficient)))
+        if coefficient
+        else sp.S.Zero
         for coefficient in pairs
     ]
 

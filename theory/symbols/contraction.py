@@ -12,7 +12,9 @@ import sympy as sp
 from theory.call.parameters import ParameterError
 
 MOST_ENTRIES = 10**9  # entries of an intermediate array: 8 GB in double precision
-View = tuple[int, tuple[int, ...] | None, tuple | None]  # variable, axis order, new axes
+View = tuple[
+    int, tuple[int, ...] | None, tuple | None
+]  # variable, axis order, new axes
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Array:
 
 
 class Code:
-    """A sequence of steps. Each computes one variable from earlier ones; the first variables are
-    the inputs.
+    """A sequence of steps. Each computes one variable from earlier ones; the first
+    variables are the inputs.
 
     Attributes
     ----------
@@ -43,8 +45,8 @@ class Code:
         self.range: dict[sp.Symbol, tuple[int, int]] = {}
 
     def step(self, work: Callable, axes: Sequence[sp.Symbol], *views: View) -> Array:
-        """Add a step that applies a function to earlier variables; returns the new variable with
-        its indices.
+        """Add a step that applies a function to earlier variables; returns the new
+        variable with its indices.
         """
         if (entries := self.entries(axes)) > MOST_ENTRIES:
             raise ParameterError(
@@ -54,7 +56,9 @@ class Code:
         return Array(self.inputs + len(self.steps) - 1, tuple(axes))
 
     def function(self, results: Sequence[Array]) -> Callable:
-        """Compile the steps into a function of the inputs that returns the given variables."""
+        """Compile the steps into a function of the inputs that returns the given
+        variables.
+        """
         steps = self.steps
         permute = getattr(self.xp, "permute", None) or self.xp.transpose
 
@@ -71,17 +75,22 @@ class Code:
 
         return call
 
-    def shape(self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None) -> tuple[int, ...]:
+    def shape(
+        self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None
+    ) -> tuple[int, ...]:
         """Lengths of the indices."""
-        return tuple(last - first + 1 for first, last in ((ranges or self.range)[a] for a in axes))
+        return tuple(
+            last - first + 1
+            for first, last in ((ranges or self.range)[a] for a in axes)
+        )
 
     def entries(self, axes: Iterable[sp.Symbol]) -> int:
         """Number of entries of an array over these indices."""
         return math.prod(self.shape(axes))
 
     def aligned(self, x: Array, axes: Sequence[sp.Symbol]) -> View:
-        """The array with its axes in a given order, with an axis of length 1 for every index it
-        lacks.
+        """The array with its axes in a given order, with an axis of length 1 for every
+        index it lacks.
         """
         order = tuple(x.axes.index(a) for a in axes if a in x.axes)
         slices = tuple(slice(None) if a in x.axes else None for a in axes)
@@ -91,8 +100,8 @@ class Code:
         return x.number, None if same else order, slices if None in slices else None
 
     def union(self, parts: Sequence[Array]) -> tuple[sp.Symbol, ...]:
-        """Union of the indices of several arrays, starting with those of the largest array in
-        memory order.
+        """Union of the indices of several arrays, starting with those of the largest
+        array in memory order.
         """
         most = max(parts, key=lambda x: len(x.axes), default=Array(0, ())).axes
         every = dict.fromkeys(a for x in parts for a in x.axes)
@@ -112,22 +121,28 @@ class Code:
         return self.step(lambda *xs: functools.reduce(work, xs), axes, *views)
 
     def contracted(self, arrays: Sequence[Array], bound: set[sp.Symbol]) -> Array:
-        """Product of arrays summed over the bound indices, contracted pairwise in the cheapest
-        order.
+        """Product of arrays summed over the bound indices, contracted pairwise in the
+        cheapest order.
         """
         arrays, terms = [*arrays], [x.axes for x in arrays]
         free = dict.fromkeys(a for axes in terms for a in axes if a not in bound)
         shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
         how = "optimal" if len(arrays) < 6 else "greedy"
-        for chosen in np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][1:]:
+        for chosen in np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][
+            1:
+        ]:
             parts = [arrays.pop(k) for k in sorted(chosen, reverse=True)]
             later = {*free}.union(*(x.axes for x in arrays))
-            arrays.append(self.einsum([a for a in self.union(parts) if a in later], *parts))
+            arrays.append(
+                self.einsum([a for a in self.union(parts) if a in later], *parts)
+            )
         return arrays[0]
 
 
 def _letters(terms: Sequence[Sequence[sp.Symbol]], kept: Iterable[sp.Symbol]) -> str:
     """Subscripts of einsum."""
     every = [*dict.fromkeys(a for axes in terms for a in axes)]
-    written = ["".join(chr(97 + every.index(a)) for a in axes) for axes in (*terms, kept)]
+    written = [
+        "".join(chr(97 + every.index(a)) for a in axes) for axes in (*terms, kept)
+    ]
     return ",".join(written[:-1]) + "->" + written[-1]

@@ -1,4 +1,6 @@
-"""Symbols with their printed forms and meanings; expressions and names as users write them."""
+"""Symbols with their printed forms and meanings; expressions and names as users write
+them.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +15,12 @@ NAMES: dict[sp.Symbol, str] = {}
 _MEANINGS: dict[tuple[str, Any], str] = {}  # by module and symbol: models share letters
 
 
-def symbol(name: str, latex: str | None = None, means: str = "", **assumptions: Any) -> sp.Symbol:
-    """Make a symbol with its LaTeX form (if that differs from its name) and its meaning."""
+def symbol(
+    name: str, latex: str | None = None, means: str = "", **assumptions: Any
+) -> sp.Symbol:
+    """Make a symbol with its LaTeX form (if that differs from its name) and its
+    meaning.
+    """
     return _meaning(_named(sp.Symbol(name, **assumptions), latex), means)
 
 
@@ -33,8 +39,8 @@ def function(name: str, means: str = "") -> Any:
 
 
 def meanings(inside: Callable[[str], bool]) -> dict[Any, list[str]]:
-    """Meanings of symbols, arrays and functions, as given in the modules that define them.
-    ``inside`` selects modules by name.
+    """Meanings of symbols, arrays and functions, as given in the modules that define
+    them. ``inside`` selects modules by name.
     """
     said: dict[Any, list[str]] = {}
     for (module, made), text in _MEANINGS.items():
@@ -45,8 +51,8 @@ def meanings(inside: Callable[[str], bool]) -> dict[Any, list[str]]:
 
 def _meaning(made: Any, means: str) -> Any:
     if means:
-        # Stored under the module that calls `symbol`, `array` or `function`. A symbol cannot carry
-        # its meaning itself, as SymPy keeps equal symbols as one object.
+        # Stored under the module that calls `symbol`, `array` or `function`. A symbol
+        # cannot carry its meaning itself, as SymPy keeps equal symbols as one object.
         _MEANINGS[sys._getframe(2).f_globals["__name__"], made] = means
     return made
 
@@ -61,7 +67,8 @@ def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
 
 
 def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
-    """Read a number or SymPy expression, in which symbols are those of a table, by name.
+    """Read a number or SymPy expression, in which symbols are those of a table, by
+    name.
 
     Raises
     ------
@@ -97,17 +104,22 @@ def mapping(what: str, values: Any, example: str) -> Mapping[Any, Any]:
     """
     if not isinstance(values, Mapping):
         words = what if "{}" in what else f"{what}: {{}}"
-        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {example}")
+        raise ParameterError(
+            f"{words.format(shown(values))}: must be a mapping, as {example}"
+        )
     return values
 
 
-def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
+def by_name(
+    words: str, values: Any, known: Iterable[sp.Symbol]
+) -> dict[sp.Symbol, Any]:
     """Values by symbol, which may be given by name or with other assumptions.
 
     Raises
     ------
     ParameterError
-        For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
+        For a name that is unknown or occurs twice, with ``words``, which hold ``{}``
+        for the name.
     """
     symbols, found = {x.name: x for x in known}, {}
     values = mapping(words, values, "{x: 1}")
@@ -126,5 +138,7 @@ def distinct(words: str, names: Iterable[Any]) -> None:
     seen: set[Any] = set()
     for name in names:
         if name in seen or not isinstance(name, str):
-            raise ParameterError(f"{words}: {shown(name)} is used twice, or no name; rename it")
+            raise ParameterError(
+                f"{words}: {shown(name)} is used twice, or no name; rename it"
+            )
         seen.add(name)

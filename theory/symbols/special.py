@@ -1,5 +1,5 @@
-"""Numerical functions shared by several theories: Gauss nodes, the root of y + e^y / n = c, the
-first crossing of a level, accuracy with Gaussian logits.
+"""Numerical functions shared by several theories: Gauss nodes, the root of y + e^y / n
+= c, the first crossing of a level, accuracy with Gaussian logits.
 """
 
 import math
@@ -23,7 +23,9 @@ def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def gauss_legendre(order: int, low: float = 0, high: float = 1) -> tuple[np.ndarray, np.ndarray]:
+def gauss_legendre(
+    order: int, low: float = 0, high: float = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of Gauss-Legendre quadrature on an interval."""
     x, w = np.polynomial.legendre.leggauss(order)
     return low + (high - low) * (x + 1) / 2, w * (high - low) / 2
@@ -32,8 +34,8 @@ def gauss_legendre(order: int, low: float = 0, high: float = 1) -> tuple[np.ndar
 def log_linear(c: Any, n: Any) -> np.ndarray:
     """Root y of ``y + e^y / n = c`` to machine precision, also if ``e^c`` overflows.
 
-    W_0 of an exponential is Wright's omega function. Two Newton steps restore the digits lost in
-    its difference from c.
+    W_0 of an exponential is Wright's omega function. Two Newton steps restore the
+    digits lost in its difference from c.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         w = scipy.special.wrightomega(c - np.log(n))
@@ -45,8 +47,8 @@ def log_linear(c: Any, n: Any) -> np.ndarray:
 
 
 def first_crossing(run: Any, index: int, level: float) -> float:
-    """First time at which a component of a ``solve_ivp`` solution (with dense output) reaches a
-    level; infinite if it does not.
+    """First time at which a component of a ``solve_ivp`` solution (with dense output)
+    reaches a level; infinite if it does not.
     """
     above = np.flatnonzero(run.y[index] >= level)
     if not above.size:
@@ -55,15 +57,17 @@ def first_crossing(run: Any, index: int, level: float) -> float:
         return float(run.t[0])
     low, high = run.t[above[0] - 1], run.t[above[0]]
     return float(
-        scipy.optimize.brentq(lambda t: run.sol(t)[index] - level, low, high, xtol=1e-12 * high)
+        scipy.optimize.brentq(
+            lambda t: run.sol(t)[index] - level, low, high, xtol=1e-12 * high
+        )
     )
 
 
 @by_dimension()
 @np.errstate(over="ignore")  # far above or below all others the accuracy is 1 or 0
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
-    """Probability that the correct logit is the largest of N independent Gaussian logits
-    (forner2026, Eq. 17).
+    """Probability that the correct logit is the largest of N independent Gaussian
+    logits (forner2026, Eq. 17).
 
     Parameters
     ----------
@@ -77,8 +81,8 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     Returns
     -------
     ndarray
-        Accuracy, broadcast over the inputs; absolute error below 1e-12 for N up to 1e4 and ratios
-        sigma_k/sigma_kbar in [0.1, 10].
+        Accuracy, broadcast over the inputs; absolute error below 1e-12 for N up to 1e4
+        and ratios sigma_k/sigma_kbar in [0.1, 10].
 
     Raises
     ------
@@ -87,9 +91,9 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
 
     Notes
     -----
-    Integrating over the narrower of the two distributions keeps the integrand smooth on a scale
-    of 0.2 standard deviations, where the trapezoidal rule on the whole line converges
-    geometrically: step 1/16 leaves nothing above rounding.
+    Integrating over the narrower of the two distributions keeps the integrand smooth on
+    a scale of 0.2 standard deviations, where the trapezoidal rule on the whole line
+    converges geometrically: step 1/16 leaves nothing above rounding.
     """
     wide = Allowed(above=0)
     gap, s_k, s_o = np.broadcast_arrays(
@@ -106,9 +110,11 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     step = 1 / 16
     u = np.arange(-12, 12 + step / 2, step)
     normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)
-    over_correct = normal * np.exp((N - 1) * scipy.special.log_ndtr((s_k * u + gap) / s_o))
-    # Integral over the largest other logit, with density (N-1) phi Phi^(N-2): the correct one must
-    # exceed it.
+    over_correct = normal * np.exp(
+        (N - 1) * scipy.special.log_ndtr((s_k * u + gap) / s_o)
+    )
+    # Integral over the largest other logit, with density (N-1) phi Phi^(N-2): the
+    # correct one must exceed it.
     largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
     over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
     return np.clip(

@@ -1,5 +1,5 @@
-"""Factual recall: the statement and the code that trains against autograd, times of relation and
-subject, curves of students.
+"""Factual recall: the statement and the code that trains against autograd, times of
+relation and subject, curves of students.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, reca
 from theory.call.parameters import stated
 from theory.runtime import plotting
 from theory.statement.derivation import derivation_store
-from verify.checks import ensemble_source
 from verify import trajectories as curves
+from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Sides, identity, sampled, with_notes
-from verify.compare.emergence import first_crossing
 from verify.checks.report import Report, Request, Table, derivations
+from verify.compare.emergence import first_crossing
 from verify.statement.printed import Point, generic, numbers_of
 
 # The statement of factual recall against autograd
@@ -40,12 +40,16 @@ P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=5, epsilon=0.5)
 
 
 def derived(_: Table) -> list[Check]:
-    """Loss, sizes, gradients of all weights, frozen ones among them, and steps of descent."""
+    """Loss, sizes, gradients of all weights, frozen ones among them, and steps of
+    descent.
+    """
     return generic(derivation_store.derived(recall()))
 
 
 def printed(eq: Table) -> list[Check]:
-    """Factorised loss and its two parts, of every fact; rates of attention and value gains."""
+    """Factorised loss and its two parts, of every fact; rates of attention and value
+    gains.
+    """
     made = derivation_store.derived(recall())
     x = Point(made, dynamics.flow(), NAMES, numbers_of(P, made))
     sides = Sides(eq, *AUTOGRAD)
@@ -60,11 +64,14 @@ def printed(eq: Table) -> list[Check]:
 
 
 def training(_: Table) -> list[Check]:
-    """The code that trains, from counts, against autograd of the module that reads tokens. That the
-    module is the statement's student is tested (`tests/simulate/statement/test_plain_students.py`).
+    """The code that trains, from counts, against autograd of the module that reads
+    tokens. That the module is the statement's student is tested
+    (`tests/simulate/statement/test_plain_students.py`).
     """
     rng = np.random.default_rng(1)
-    tokens, answers = factual_recall.draw_sequences(P, 32, factual_recall.fact_table(P), rng)
+    tokens, answers = factual_recall.draw_sequences(
+        P, 32, factual_recall.fact_table(P), rng
+    )
     learner, module = Learner(P, 0), LinearAttention(P)
     for name in "wV":
         value = rng.normal(size=getattr(learner, name).shape)
@@ -75,7 +82,9 @@ def training(_: Table) -> list[Check]:
     slopes = torch.autograd.grad(loss, [module.w, module.V])
     gradient = learner.gradient(factual_recall.token_counts(P, tokens), answers)
     return [
-        identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD)
+        identity(
+            f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD
+        )
         for name, mine, theirs in zip("wV", gradient, slopes, strict=True)
     ]
 
@@ -99,12 +108,16 @@ BY_QUADRATURE = (
     "relative tolerances: 1.5e-8 of the quadrature; 1e-12 of the integrator, amplified "
     "along the exponential growth"
 )
-AMPLIFIED = "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"
-FINITE_STEPS = (
-    "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
+AMPLIFIED = (
+    "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"
 )
-BATCH_NOISE = Band(-0.001, 0.001, "gradient noise of finite batches: a bias of second order")
-BATCHES = "batches of 256: gradient noise of a few percent, averaged over hundreds of steps"
+FINITE_STEPS = "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
+BATCH_NOISE = Band(
+    -0.001, 0.001, "gradient noise of finite batches: a bias of second order"
+)
+BATCHES = (
+    "batches of 256: gradient noise of a few percent, averaged over hundreds of steps"
+)
 
 
 def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
@@ -140,9 +153,13 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             exact = time_of_share(p, part, share)
             time = crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
-            by_angle = exactly.evaluate(known | {"theta": times.angle_of_share(p, part, share)})
+            by_angle = exactly.evaluate(
+                known | {"theta": times.angle_of_share(p, part, share)}
+            )
             by = f"{what} by quadrature, against the integrator"
-            yield identity(by, "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE)
+            yield identity(
+                by, "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE
+            )
             by = f"{what} by the quadrature used elsewhere"
             yield identity(by, "flow", exact, events[label], 1e-8, AMPLIFIED)
             by, small = f"{what} in closed form", closed_form(p, part, share)
@@ -161,7 +178,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             at = f"{steps.mean():.1f} (s.d. {steps.std(ddof=1):.1f})"
             yield f"  {what}: {exact / p.eta:.0f}, {slow / p.eta:.1f}, {at}"
     half, last = (
-        crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9))
+        crossing(runs[f"loss_{q}"], s).mean()
+        for q, s in (("relation", 0.1), ("subject", 0.9))
     )
     if half < last:
         time = (half + last) / 2
@@ -170,9 +188,13 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         there = float(flow().solve(p, at=[time], t=last).loss[0])
         yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
         why = "what is left of the relation, and what is gained of the subject"
-        yield identity("flow half way along the plateau", "plateau", height, there, 0.02, why)
+        yield identity(
+            "flow half way along the plateau", "plateau", height, there, 0.02, why
+        )
         why = "the same lag on a curve that falls slowly"
-        yield identity("loss half way along the plateau", "flow", there, middle, 0.01, why)
+        yield identity(
+            "loss half way along the plateau", "flow", there, middle, 0.01, why
+        )
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
     measured = float(runs.loss.isel(t=0).mean())
     why = "single precision"
@@ -180,14 +202,16 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
 
 
 def plateau_steps(p: Parameters) -> float:
-    """Number of steps of the flow between half the relation loss and half the subject loss."""
+    """Number of steps of the flow between half the relation loss and half the subject
+    loss.
+    """
     relation, subject = (time_of_share(p, part, 0.5) for part in PARTS)
     return (subject - relation) / p.eta
 
 
 def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Length of the plateau over epsilon, S, R and D: students against full-batch descent and the
-    flow.
+    """Length of the plateau over epsilon, S, R and D: students against full-batch
+    descent and the flow.
     """
     checks, halves = [], [f"loss_{part.name}" for part in PARTS]
     sweeps: dict[str, Any] = {}
@@ -197,13 +221,21 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
         sweeps[name] = rows = []
         for value in grid:
             p = SMALL.replace(**{name: value})
-            p = p.run_to(1.3 * max(time_of_share(p, part, 0.5) for part in PARTS) + 60 * p.eta)
+            p = p.run_to(
+                1.3 * max(time_of_share(p, part, 0.5) for part in PARTS) + 60 * p.eta
+            )
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
-            lengths = [np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta for x in (euler, runs)]  # fmt: skip
+            # fmt: skip
+            lengths = [
+                np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta
+                for x in (euler, runs)
+            ]
             (slow,), measured = lengths
             flowing = plateau_steps(p)
-            rows.append({"value": value, "flow": flowing, "descent": slow, "students": measured})
+            rows.append(
+                {"value": value, "flow": flowing, "descent": slow, "students": measured}
+            )
             what = f"plateau length at {name} = {value:g}"
             mean = measured.mean()
             checks.append(identity(what, "flow", slow, mean, 0.02, BATCHES))
@@ -211,18 +243,27 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     rows = sweeps["epsilon"]
     x = [np.log(1 / r["value"]) for r in rows]
     y = [r["flow"] * SMALL.eta for r in rows]
-    rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
+    rates = {
+        times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"]
+        for q in PARTS
+    }
     length = times.equations()["plateau_length"]
-    grown = np.diff([length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2)])[0]
+    grown = np.diff([length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2)])[
+        0
+    ]
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"
     slope = np.polyfit(x, y, 1)[0]
-    return [*checks, identity(what, "plateau_length", grown, slope, 1e-3, why)], notes, sweeps
+    return (
+        [*checks, identity(what, "plateau_length", grown, slope, 1e-3, why)],
+        notes,
+        sweeps,
+    )
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Plateau length over each swept parameter: flow as line, full-batch descent and students as
-    marks.
+    """Plateau length over each swept parameter: flow as line, full-batch descent and
+    students as marks.
     """
     figure, axes = plotting.figure(1, len(sweeps), height=2.7)
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
@@ -234,17 +275,24 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
         slow = [r["descent"] for r in rows]
         axis.plot(values, slow, "x", color="C1", ms=7, label=r"descent, finite $\eta$")
-        drawn = axis.plot(values, [r["students"] for r in rows], "o", mfc="none", color="C0")
+        drawn = axis.plot(
+            values, [r["students"] for r in rows], "o", mfc="none", color="C0"
+        )
         drawn[0].set_label("students")
         axis.set(xlabel=label, ylabel="plateau length [steps]")
         axis.set_xscale("linear" if whole else "log")
         if whole:
             axis.set_xticks(values)
-    for axis in np.atleast_1d(axes)[:2]:  # the flow is a line over epsilon, a mark over sizes
+    for axis in np.atleast_1d(axes)[
+        :2
+    ]:  # the flow is a line over epsilon, a mark over sizes
         plotting.below(axis)
-    shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
+    shared = {
+        n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")
+    }
     plotting.headline(
-        figure, f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each"
+        figure,
+        f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each",
     )
     return figure
 

@@ -1,4 +1,6 @@
-"""The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
+"""The gradient lemma, one step, and the gradient flow, against autograd in double
+precision.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +15,8 @@ from theory.equations.equation import Equation
 from verify.checks.check import Check, Sides, identity
 from verify.checks.report import Table, derivations
 
-# The gradient lemma, one step, and the gradient flow, against autograd in double precision
+# The gradient lemma, one step, and the gradient flow, against autograd in double
+# precision
 
 AUTOGRAD = (1e-12, "autograd in float64")
 FEW = (1e-14, "few operations")
@@ -54,20 +57,28 @@ def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def lemma(eq: Table) -> list[Check]:
-    """Gradient as a sum of outer products, with the residual per (key, class) from the backward
-    equation and the probabilities of the keys.
+    """Gradient as a sum of outer products, with the residual per (key, class) from the
+    backward equation and the probabilities of the keys.
     """
     x = Inputs()
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
     known = {"e": x.e[:, None, None, :], "u": x.u[None, :, :, None]}  # (z, k, i, j)
     outer = _entries(eq["score_gradient"], known)
     known |= {"p_hat": x.prediction().T[..., None, None], "p": x.law.T[..., None, None]}
-    residual = _entries(eq["gradient_lemma"], known | {"p_key": x.key[:, None, None, None]})
+    residual = _entries(
+        eq["gradient_lemma"], known | {"p_key": x.key[:, None, None, None]}
+    )
     one = torch.zeros(D, D, dtype=torch.float64, requires_grad=True)
     (score,) = torch.autograd.grad(x.scores(one)[2, 3], one)
     whole, name = residual.sum((0, 1)), "gradient_lemma"
     return [
-        identity("derivative of a score", "score_gradient", outer[2, 3], score.numpy(), *AUTOGRAD),
+        identity(
+            "derivative of a score",
+            "score_gradient",
+            outer[2, 3],
+            score.numpy(),
+            *AUTOGRAD,
+        ),
         identity("gradient lemma", name, whole, measured.numpy(), *AUTOGRAD),
     ]
 
@@ -82,12 +93,14 @@ def noisy(eq: Table) -> list[Check]:
     known = {"mu_class": mean[:, None, :], "mu_class_hat": mean_hat[:, None, :]}
     known |= {"p_class": prior[:, None, None], "u": x.u[:, :, None]}
     whole = _entries(eq[name], known).sum(0)
-    return [identity("gradient for noisy inputs", name, whole, measured.numpy(), *AUTOGRAD)]
+    return [
+        identity("gradient for noisy inputs", name, whole, measured.numpy(), *AUTOGRAD)
+    ]
 
 
 def inner(eq: Table) -> list[Check]:
-    """Inner matrix of ``u_k^T U relu(W e_z)``: outer product of the backward vector and the
-    input.
+    """Inner matrix of ``u_k^T U relu(W e_z)``: outer product of the backward vector and
+    the input.
     """
     x, name = Inputs(), "gradient_inner"
     U = torch.tensor(x.rng.normal(size=(D, D)))
@@ -96,13 +109,19 @@ def inner(eq: Table) -> list[Check]:
     hidden = (e @ x.W.T).detach().requires_grad_()
     (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ u.T), hidden)
     (measured,) = torch.autograd.grad(x.loss(torch.relu(e @ x.W.T) @ U.T @ u.T), x.W)
-    whole = _entries(eq[name], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]}).sum(0)
-    return [identity("gradient of an inner matrix", name, whole, measured.numpy(), *AUTOGRAD)]
+    whole = _entries(eq[name], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]}).sum(
+        0
+    )
+    return [
+        identity(
+            "gradient of an inner matrix", name, whole, measured.numpy(), *AUTOGRAD
+        )
+    ]
 
 
 def steps(eq: Table) -> list[Check]:
-    """One step from zero with orthonormal embeddings and f(z) = z mod K; the flow of all weights
-    against the closed margin.
+    """One step from zero with orthonormal embeddings and f(z) = z mod K; the flow of
+    all weights against the closed margin.
     """
     p, time = Parameters(N=12, K=4, eta=3.0), 60.0
     target = torch.arange(p.N) % p.K
@@ -121,11 +140,18 @@ def steps(eq: Table) -> list[Check]:
     late = Sides(eq, 1e-8, "ODE of all weights at 1e-10")
     few.add("right logit after one step", "step_right", values, W[hit])
     few.add("wrong logits after one step", "step_wrong", values, W[~hit])
-    few.add("margin after one step, every key and class", "step_margin", values, gaps(W))
+    few.add(
+        "margin after one step, every key and class", "step_margin", values, gaps(W)
+    )
     few.add("loss after one step", "step_loss", values, risk({"W": W}))
     (last,), _ = integrate(risk, zero, time)
     reached = values | {"t": time, "m": float(gaps(last["W"]).mean())}
-    late.add("margin of many small steps, their limit", "margin_flow", reached, gaps(last["W"]))
+    late.add(
+        "margin of many small steps, their limit",
+        "margin_flow",
+        reached,
+        gaps(last["W"]),
+    )
     by_autograd.add("loss by the margin", "margin_loss", reached, risk(last))
     half = margin(p, eq["half_loss_time"].evaluate(values))
     left = eq["margin_loss"].evaluate(values | {"m": half})

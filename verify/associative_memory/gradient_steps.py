@@ -1,5 +1,5 @@
-"""Three gradient steps: population gradients against formulas, probes, accuracy, and failure by
-saturation.
+"""Three gradient steps: population gradients against formulas, probes, accuracy, and
+failure by saturation.
 """
 
 import numpy as np
@@ -16,17 +16,23 @@ BATCHES = 14  # independent gradients, for standard errors
 
 
 def gradient_checks() -> list[Check]:
-    """Entries of the first two gradients, averaged over equivalent entries, against formula; one
-    value per data set.
+    """Entries of the first two gradients, averaged over equivalent entries, against
+    formula; one value per data set.
     """
-    small = P.replace(first_step=0.01, samples=10000)  # the first step is linear up to 1%
+    small = P.replace(
+        first_step=0.01, samples=10000
+    )  # the first step is linear up to 1%
     steps = [run(small, seed=100 * b) for b in range(BATCHES)]
     K, N, v = P.K, P.N, P.values()
     other = ~np.eye(N - K, dtype=bool)
     token = [o.gradients["W_O"][K:, K:N] for o in steps]
     remap = [o.gradients["W_O"][K:, N + K :] for o in steps]
-    keys = [-o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in steps]
-    first = {x: equations()["first_gradient"].number(v | {"delta_kz": x}) for x in (0, 1)}
+    keys = [
+        -o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in steps
+    ]
+    first = {
+        x: equations()["first_gradient"].number(v | {"delta_kz": x}) for x in (0, 1)
+    }
     return [
         sampled(
             "first gradient, token block, z -> z",
@@ -77,7 +83,11 @@ def step_checks() -> list[Check]:
     ]
     checks += [
         at_least(
-            "accuracy after three steps", "slides", 0.999, out.accuracy[-1], "5000 test sequences"
+            "accuracy after three steps",
+            "slides",
+            0.999,
+            out.accuracy[-1],
+            "5000 test sequences",
         ),
         at_least(
             "attention on the answer after three steps",

@@ -1,4 +1,6 @@
-"""k hops: agreement by enumeration, kernels, times with and without curriculum, kernel learners."""
+"""k hops: agreement by enumeration, kernels, times with and without curriculum, kernel
+learners.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -18,8 +20,8 @@ from theory.associative_memory.k_hop import (
 )
 from theory.associative_memory.k_hop.overlaps import STAGE, overlap, phi
 from verify.checks.check import Check, identity, listed
-from verify.compare.emergence import first_crossing
 from verify.checks.report import reporting
+from verify.compare.emergence import first_crossing
 
 # k hops
 
@@ -31,22 +33,31 @@ SEEDS = range(2)
 def every_input(N: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """All given permutations ``(n, k, N)`` with all starting points ``(n,)``."""
     group = list(itertools.permutations(range(N)))
-    rows = [(given, x) for given in itertools.product(group, repeat=k) for x in range(N)]
+    rows = [
+        (given, x) for given in itertools.product(group, repeat=k) for x in range(N)
+    ]
     return np.array([g for g, _ in rows]), np.array([x for _, x in rows])
 
 
 @listed
 def agreement() -> Iterator[Check]:
-    """Checks of the agreement of random pairs of hidden permutations, counted over all inputs."""
+    """Checks of the agreement of random pairs of hidden permutations, counted over all
+    inputs.
+    """
     for N, k in SIZES:
         given, start = every_input(N, k)
         rng, worst = np.random.default_rng([N, k]), []
         for _ in range(12):
             first, second = rng.permuted(np.tile(np.arange(N), (2, k, 1)), axis=-1)
             counted = Fraction(
-                int((answer(first, given, start) == answer(second, given, start)).sum()), len(start)
+                int(
+                    (answer(first, given, start) == answer(second, given, start)).sum()
+                ),
+                len(start),
             )
-            law = over_hops(equations()["agreement"], phi, (first == second).sum(1).tolist(), N)
+            law = over_hops(
+                equations()["agreement"], phi, (first == second).sum(1).tolist(), N
+            )
             worst.append((float(abs(law - counted)), float(law), float(counted)))
         error, predicted, measured = max(worst)
         yield Check(
@@ -68,7 +79,9 @@ def kernels() -> list[Check]:
     hidden = rng.permuted(np.tile(np.arange(N), (k, 1)), axis=-1)
     group = np.array(list(itertools.permutations(range(N))))
     matrices = np.eye(N)[group].transpose(0, 2, 1)  # [sigma, sigma(x), x]
-    kernel = np.einsum("jg,gyx->jyx", rng.dirichlet(np.ones(len(group)), size=k), matrices)
+    kernel = np.einsum(
+        "jg,gyx->jyx", rng.dirichlet(np.ones(len(group)), size=k), matrices
+    )
     chances = apply(*map(torch.as_tensor, (kernel, given, start))).numpy()
     right = chances[np.arange(len(start)), answer(hidden, given, start)]
     m = [(kernel[j][hidden[j], np.arange(N)].sum() - 1) / (N - 1) for j in range(k)]
@@ -86,7 +99,9 @@ def kernels() -> list[Check]:
 
 @listed
 def times() -> Iterator[Check]:
-    """Time of direct training against its law, and the constant time per hop of the curriculum."""
+    """Time of direct training against its law, and the constant time per hop of the
+    curriculum.
+    """
     for k in (3, 4, 6):
         p = Parameters(k=k, m_0=1e-3)
         yield identity(
@@ -143,7 +158,9 @@ def learner_runs(k: int, progress: bool = False) -> Iterator[dict[str, Any]]:
     for curriculum, level in ((False, 0.5), (True, STAGE)):
         p = STUDENTS.replace(k=k, curriculum=curriculum)
         predicted = (
-            curriculum_times(p, "softmax")[-1] if curriculum else direct_time(p, 0.5, "softmax")
+            curriculum_times(p, "softmax")[-1]
+            if curriculum
+            else direct_time(p, 0.5, "softmax")
         )
         p = p.replace(eta=predicted / 400, steps=600, eval_every=2)
         runs = train(p, SEEDS, progress=progress)

@@ -1,9 +1,15 @@
-"""Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
+"""Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the
+ablation.
+"""
 
 from collections.abc import Iterator
 
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
-from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
+from theory.associative_memory.noisy_bigram import (
+    equations,
+    feed_forward_success,
+    value_recovered,
+)
 from verify.checks.check import Band, Check, identity, listed, near, sampled
 from verify.checks.report import reporting
 
@@ -15,8 +21,8 @@ RATIOS = (1, 4, 16)
 
 @listed
 def feed_forward() -> Iterator[Check]:
-    """Probability of the noise token having the largest logit after one step: exact formula,
-    leading order, and independence of N.
+    """Probability of the noise token having the largest logit after one step: exact
+    formula, leading order, and independence of N.
     """
     for N in SIZES:
         p = Parameters(N=N, n=8, draws=4000)
@@ -39,8 +45,8 @@ def feed_forward() -> Iterator[Check]:
 
 @listed
 def value_memory() -> Iterator[Check]:
-    """Recovered fraction of the value memory at finite N, and its limit, which depends on
-    n/N only.
+    """Recovered fraction of the value memory at finite N, and its limit, which depends
+    on n/N only.
     """
     for N in SIZES:
         for ratio in RATIOS:
@@ -48,7 +54,9 @@ def value_memory() -> Iterator[Check]:
             measured = one_step(p, seed=ratio)["value"]
             predicted = value_recovered(p)
             limit = 1 / N / predicted
-            shared = Band(-limit, limit, "wrong labels share their samples, of order 1/N")
+            shared = Band(
+                -limit, limit, "wrong labels share their samples, of order 1/N"
+            )
             name = f"value memory, n = {ratio} N, N = {N}"
             yield sampled(name, "value_recovered", predicted, measured, band=shared)
     for N in (10**5, 10**7):
@@ -64,17 +72,29 @@ def value_memory() -> Iterator[Check]:
 
 
 def ablation() -> list[Check]:
-    """Students with both paths predict the noise token; without the feed-forward path they predict
-    the clean answer.
+    """Students with both paths predict the noise token; without the feed-forward path
+    they predict the clean answer.
     """
     learner = Learner(Parameters.ablation(), seed=0)
     for number in range(1200):
         learner.step(number)
     measured = learner.measure()
     return [
-        near(f"whole model predicts {kind}", "slides", wanted, measured[name], 0.02 / wanted, why)
+        near(
+            f"whole model predicts {kind}",
+            "slides",
+            wanted,
+            measured[name],
+            0.02 / wanted,
+            why,
+        )
         for kind, wanted, name, why in (
-            ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
+            (
+                "the noise token",
+                1.0,
+                "distributional",
+                "noise is the more frequent label",
+            ),
             (
                 "the noise token with its probability a",
                 learner.p.a,

@@ -1,5 +1,5 @@
-"""Superposed memories: exact moments, recall accuracy by two formulas, few outputs, Zipf
-frequencies.
+"""Superposed memories: exact moments, recall accuracy by two formulas, few outputs,
+Zipf frequencies.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,18 @@ from verify.checks.report import reporting
 
 # Superposed memories
 
-MOMENTS = (Parameters(d=16, N=12, draws=30_000), Parameters(d=16, N=40, M=4, draws=30_000))
+MOMENTS = (
+    Parameters(d=16, N=12, draws=30_000),
+    Parameters(d=16, N=40, M=4, draws=30_000),
+)
 RECALL = (
     Parameters(d=32, N=64, draws=200),
     Parameters(d=64, N=256, draws=100),
     Parameters(d=128, N=1024, draws=20),
 )
-# Largest systematic error of the two formulas for N >= 2 d; decreases with d. The formulas treat
-# wrong scores as independent and replace the squared length of the recalled vector by its mean.
+# Largest systematic error of the two formulas for N >= 2 d; decreases with d. The
+# formulas treat wrong scores as independent and replace the squared length of the
+# recalled vector by its mean.
 SPHERE = {32: 0.06, 64: 0.03, 128: 0.015}
 GAUSS = {32: 0.10, 64: 0.07, 128: 0.04}
 
@@ -43,7 +47,9 @@ def moment_checks() -> Iterator[Check]:
         for which in ("right", "wrong"):
             scores, of_mean = recalled[which], f"score_mean_{which}"
             mean = equations()[of_mean].number({"q_x": 1.0})
-            yield sampled(f"mean {which} score, {kind}", of_mean, mean, scores, scale=1.0)
+            yield sampled(
+                f"mean {which} score, {kind}", of_mean, mean, scores, scale=1.0
+            )
             name = f"{'interference' if p.M is None else 'classes'}_{which}"
             exact = equations()[name].number(p.values())
             yield sampled(f"variance of {name}", name, exact, (scores - mean) ** 2)
@@ -51,7 +57,9 @@ def moment_checks() -> Iterator[Check]:
 
 @listed
 def accuracy_checks() -> Iterator[Check]:
-    """Recall accuracy against both formulas; the error of the sphere formula decreases with d."""
+    """Recall accuracy against both formulas; the error of the sphere formula decreases
+    with d.
+    """
     errors = []
     for p in RECALL:
         accuracy = recall(p)["accuracy"]
@@ -87,12 +95,18 @@ def quadrature_checks() -> list[Check]:
     why = "adaptive quadrature, absolute error 1.5e-8 per integral"
     table = equations()
     given = {"N": p.N, "d": p.d}
-    sigma_0, sigma_1 = (table[n].evaluate(given) for n in ("sigma_right", "sigma_wrong"))
-    plain = table["recall_gaussian"].evaluate({"N": p.N, "sigma_0": sigma_0, "sigma_1": sigma_1})
+    sigma_0, sigma_1 = (
+        table[n].evaluate(given) for n in ("sigma_right", "sigma_wrong")
+    )
+    plain = table["recall_gaussian"].evaluate(
+        {"N": p.N, "sigma_0": sigma_0, "sigma_1": sigma_1}
+    )
     length = table["recalled_length"]
     nested = table["recall_sphere"].rhs.subs(length.lhs, length.rhs)
     arguments = sorted(nested.free_symbols, key=str)
-    compiled = sp.lambdify(arguments, nested, [{"F_d": lambda x: marginal_cdf(x, p.d)}, "scipy"])
+    compiled = sp.lambdify(
+        arguments, nested, [{"F_d": lambda x: marginal_cdf(x, p.d)}, "scipy"]
+    )
     tails = compiled(*({**given, "sigma_0": sigma_0}[str(x)] for x in arguments))
     return [
         identity(f"{name}, d = {p.d}, N = {p.N}", name, exact, number, 1e-7, why)
@@ -104,8 +118,8 @@ def quadrature_checks() -> list[Check]:
 
 
 def zipf_checks() -> list[Check]:
-    """Error when d/4 keys of Zipf frequencies are stored, and its exponent in d; storing all keys
-    alike is worse.
+    """Error when d/4 keys of Zipf frequencies are stored, and its exponent in d;
+    storing all keys alike is worse.
     """
     a, sizes, keys, M = 1.5, (16, 32, 64), 4096, 4
     errors = np.array([zipf_error(d, a, keys, M, d // 4, 40) for d in sizes])
@@ -115,8 +129,8 @@ def zipf_checks() -> list[Check]:
     law = equations()["zipf_exponent"].number(b)
 
     def beyond(P: float) -> float:
-        """Probability mass of keys beyond rank P; the sum is replaced by an integral that starts
-        half a step earlier.
+        """Probability mass of keys beyond rank P; the sum is replaced by an integral
+        that starts half a step earlier.
         """
         return equations()["zipf_lost"].number({**b, "P_stored": P + 0.5})
 
@@ -192,4 +206,6 @@ def _half_load(d: float) -> float:
     return float(np.exp(log_n) * log_n / d**2)
 
 
-laws = reporting(moment_checks, accuracy_checks, quadrature_checks, zipf_checks, capacity_checks)
+laws = reporting(
+    moment_checks, accuracy_checks, quadrature_checks, zipf_checks, capacity_checks
+)

@@ -1,5 +1,5 @@
-"""The trigger task: the three memories suffice, one layer does not, and the order in which memories
-emerge.
+"""The trigger task: the three memories suffice, one layer does not, and the order in
+which memories emerge.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,17 @@ from simulate.associative_memory.trigger_task.student import Simplified
 from theory.associative_memory.symbols import K, N, T
 from theory.associative_memory.trigger_task import equations, trigger
 from theory.numbers.lowered import entry_by_entry
-from verify.checks.check import Check, at_least, at_most, identity, listed, near, sampled
-from verify.compare.emergence import first_crossing
+from verify.checks.check import (
+    Check,
+    at_least,
+    at_most,
+    identity,
+    listed,
+    near,
+    sampled,
+)
 from verify.checks.report import Report, Request, reporting
+from verify.compare.emergence import first_crossing
 
 # The trigger task
 
@@ -54,8 +62,8 @@ def by_equation(learner: Learner, target: str, place: tuple[int, int]) -> float:
 
 
 def planted(p: Parameters) -> Learner:
-    """A simplified student whose trained matrices are the target memories, keys and outputs well
-    separated.
+    """A simplified student whose trained matrices are the target memories, keys and
+    outputs well separated.
     """
     learner = Learner(p, 0)
     student = learner.student
@@ -65,14 +73,18 @@ def planted(p: Parameters) -> Learner:
     with torch.no_grad():
         # Key scores are divided by sqrt(d); embeddings have squared norm d.
         student.W_K1[:] = position[1:].T @ position[:-1] * (SCALE / d**1.5)
-        student.W_K2[:] = e[triggers].T @ (e[triggers] @ student.W_OV1.T) * (SCALE / d**1.5)
+        student.W_K2[:] = (
+            e[triggers].T @ (e[triggers] @ student.W_OV1.T) * (SCALE / d**1.5)
+        )
         student.W_O2[:] = student.unembedding.T @ (e @ student.W_V2.T) * (SCALE / d)
     return learner
 
 
 @listed
 def memories() -> Iterator[Check]:
-    """Probes and accuracy of planted memories; probes of random matrices at their chance level."""
+    """Probes and accuracy of planted memories; probes of random matrices at their
+    chance level.
+    """
     p = Parameters(d=256, batch_size=8)
     learner = planted(p)
     measured = learner.measure()
@@ -84,7 +96,9 @@ def memories() -> Iterator[Check]:
             np.array([by_equation(learner, target, place) for place in PLACES]),
             np.array(
                 [
-                    getattr(learner.student, target.removeprefix("target_"))[place].item()
+                    getattr(learner.student, target.removeprefix("target_"))[
+                        place
+                    ].item()
                     for place in PLACES
                 ]
             )
@@ -125,16 +139,22 @@ def memories() -> Iterator[Check]:
             probes.append(student.probes(torch.arange(5))["probe_W_K2"])
         chance.append(float(np.mean(probes)))
     blind = equations()["probe_chance"].number({"M_probe": 5})
-    yield sampled("probe of 5 triggers by random weights", "probe_chance", blind, chance)
+    yield sampled(
+        "probe of 5 triggers by random weights", "probe_chance", blind, chance
+    )
 
 
 def transformers() -> list[Check]:
-    """In-context accuracy of one and two layers: slides 55% and 99% on characters of a play."""
+    """In-context accuracy of one and two layers: slides 55% and 99% on characters of a
+    play.
+    """
     settings = Parameters.one_layer(), Parameters.two_layers()
     runs = (train(p, [0], progress=False) for p in settings)
     one, two = (float(r.in_context_accuracy[0, -1]) for r in runs)
     return [
-        at_least("in-context accuracy of two layers", "slides", 0.95, two, "slides: 0.99"),
+        at_least(
+            "in-context accuracy of two layers", "slides", 0.95, two, "slides: 0.99"
+        ),
         Check(
             "in-context accuracy of one layer",
             "slides",
@@ -145,7 +165,11 @@ def transformers() -> list[Check]:
             "between 0.35 and 0.65: depends on the table",
         ),
         at_least(
-            "in-context accuracy of two layers over one", "slides", 0.3, two - one, "slides: 0.44"
+            "in-context accuracy of two layers over one",
+            "slides",
+            0.3,
+            two - one,
+            "slides: 0.44",
         ),
     ]
 
@@ -154,29 +178,34 @@ def emergence() -> dict[str, np.ndarray]:
     """Steps at which each probe and the in-context accuracy reach 0.9, per seed."""
     runs = train(Parameters.simplified(), SEEDS, progress=False)
     return {
-        name: first_crossing(runs[name], 0.9).values for name in (*PROBES, "in_context_accuracy")
+        name: first_crossing(runs[name], 0.9).values
+        for name in (*PROBES, "in_context_accuracy")
     }
 
 
 def first_steps() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """First steps with large batches and without self-loops: step at which the W_O2 and W_K2 probes
-    have risen half-way; W_K1 at the end.
+    """First steps with large batches and without self-loops: step at which the W_O2 and
+    W_K2 probes have risen half-way; W_K1 at the end.
     """
     runs = train(EARLY, range(3), progress=False)
     start, end = runs.isel(step=0), runs.isel(step=-1)
     risen = (runs - start) / (end - start)
-    rise = {x: first_crossing(risen[x], 0.5).values for x in ("probe_W_O2", "probe_W_K2")}
+    rise = {
+        x: first_crossing(risen[x], 0.5).values for x in ("probe_W_O2", "probe_W_K2")
+    }
     return rise, end.probe_W_K1_early.values
 
 
 def order() -> list[Check]:
-    """Order W_O2, W_K2, W_K1 in the first steps; at level 0.9 only 'W_K1 last' holds in every seed;
-    joint beats staged.
+    """Order W_O2, W_K2, W_K1 in the first steps; at level 0.9 only 'W_K1 last' holds in
+    every seed; joint beats staged.
     """
     rise, previous = first_steps()
     times = emergence()
     last = times["probe_W_K1_early"] - np.fmax(times["probe_W_O2"], times["probe_W_K2"])
-    staged = train(Parameters.simplified().replace(schedule="staged"), range(2), progress=False)
+    staged = train(
+        Parameters.simplified().replace(schedule="staged"), range(2), progress=False
+    )
     slow = first_crossing(staged.in_context_accuracy, 0.9).values
     return [
         at_least(
@@ -214,5 +243,7 @@ def laws(request: Request) -> Report:
     """All checks of this system; without ``--full`` none of trained transformers."""
     if request.full:
         return reporting(memories, transformers, order)(request)
-    what = "trigger task: one and two layers, order of the memories (a minute of training)"
+    what = (
+        "trigger task: one and two layers, order of the memories (a minute of training)"
+    )
     return replace(reporting(memories)(request), notes=request.left_out(what))

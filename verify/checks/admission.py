@@ -1,9 +1,9 @@
 """Rules that a shipped ensemble obeys, checked whenever it is read.
 
-How steps change A is measured in tests: a student of a shipped setting is trained with its step
-and with halved ones, and descent of the flow is compared at every labelled setting. Not so for
-students whose draws change with the step (rewards, standard transformers, text), and for minima
-(random starts), where no step is left.
+How steps change A is measured in tests: a student of a shipped setting is trained with
+its step and with halved ones, and descent of the flow is compared at every labelled
+setting. Not so for students whose draws change with the step (rewards, standard
+transformers, text), and for minima (random starts), where no step is left.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import xarray as xr
 
 from theory.call.parameters import ParameterError
 
-# Of attention, which rises from 1/L to 1: between measurements, so that crossings are found by
-# interpolation (at most 0.22 in the files), and in a step of descent (0.013, at eta = 1.5). Both
-# were set after these files were made: later ones must be no worse.
+# Of attention, which rises from 1/L to 1: between measurements, so that crossings are
+# found by interpolation (at most 0.22 in the files), and in a step of descent (0.013,
+# at eta = 1.5). Both were set after these files were made: later ones must be no worse.
 DENSE, STEP = 0.25, 0.02
-# Where a digest of the code is kept; files from before digests were stored name versions.
+# Where a digest of the code is kept; files from before digests were stored name
+# versions.
 CODE = {"code", "versions"}
 
 

@@ -1,4 +1,6 @@
-"""Rows of a report: a `Check` from the two sides of a claim, one function per kind of claim."""
+"""Rows of a report: a `Check` from the two sides of a claim, one function per kind of
+claim.
+"""
 
 import functools
 from collections import defaultdict
@@ -8,7 +10,22 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from theory.equations.equation import Equation
-from verify.checks.verdict import IDENTITY, MANY, SEEN, SINGLE, VERDICTS, Z_MAX, Z_REASON, Band, Check, Shape, detectable_effect, normal_z, samples_needed, skewness
+from verify.checks.verdict import (
+    IDENTITY,
+    MANY,
+    SEEN,
+    SINGLE,
+    VERDICTS,
+    Z_MAX,
+    Z_REASON,
+    Band,
+    Check,
+    Shape,
+    detectable_effect,
+    normal_z,
+    samples_needed,
+    skewness,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,14 +34,25 @@ ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any
 
 
 def identity(
-    name: str, equation: str, predicted: Any, measured: Any, tolerance: float, reason: str
+    name: str,
+    equation: str,
+    predicted: Any,
+    measured: Any,
+    tolerance: float,
+    reason: str,
 ) -> Check:
-    """Check that two sides are equal; the error is relative to the largest measured entry."""
+    """Check that two sides are equal; the error is relative to the largest measured
+    entry.
+    """
     both = [np.asarray(v, dtype=float) for v in (predicted, measured)]
     left, right = (v.ravel() for v in np.broadcast_arrays(*both))
     gap = np.abs(left - right)
     # Entry shown: the worst one, NaN first; if all agree, the largest.
-    worst = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf) if gap.any() else np.abs(right)))
+    worst = int(
+        np.argmax(
+            np.where(np.isfinite(gap), gap, np.inf) if gap.any() else np.abs(right)
+        )
+    )
     scale = np.abs(right).max()
     error = float(gap[worst] / scale) if scale > 0 else float(gap[worst])
     return Check(
@@ -50,13 +78,17 @@ class Sides:
         Common to all rows.
     """
 
-    def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
+    def __init__(
+        self, table: Mapping[str, Equation], tolerance: float, reason: str
+    ) -> None:
         self.table, self.tolerance, self.reason = table, tolerance, reason
         self.collected: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
 
     def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
         """Add the value of an equation and the measured value: numbers or arrays."""
-        both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
+        both = np.broadcast_arrays(
+            self.table[equation].evaluate(values), np.asarray(measured)
+        )
         self.collected[label, equation].append(np.reshape(both, (2, -1)))
 
     def each(
@@ -72,7 +104,11 @@ class Sides:
         rows = []
         for (label, equation), parts in self.collected.items():
             predicted, measured = np.concatenate(parts, axis=1)
-            rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
+            rows.append(
+                identity(
+                    label, equation, predicted, measured, self.tolerance, self.reason
+                )
+            )
         return rows
 
 
@@ -105,7 +141,9 @@ def with_notes(make: Callable[P, Iterable[Check | str]]) -> Callable[P, Noted]:
             elif isinstance(made, str):
                 notes.append(made)
             else:
-                raise TypeError(f"{make.__name__}: yields {made!r}, must yield Checks and text")
+                raise TypeError(
+                    f"{make.__name__}: yields {made!r}, must yield Checks and text"
+                )
         return rows, notes
 
     return group
@@ -120,8 +158,8 @@ def against(
     *given: Any,
     **more: Any,
 ) -> Check:
-    """Check of a number against an equation at given values; ``check`` is `identity`, `near` or
-    `sampled`, whose other arguments follow.
+    """Check of a number against an equation at given values; ``check`` is `identity`,
+    `near` or `sampled`, whose other arguments follow.
     """
     return check(name, equation, table[equation].evaluate(values), *given, **more)
 
@@ -136,8 +174,9 @@ def near(
     scale: float | None = None,
     band: Band | None = None,
 ) -> Check:
-    """Check of a number without sampling error against its prediction, in units of ``scale``
-    (default: the prediction). Of several, the one with the largest deviation is shown, NaN first.
+    """Check of a number without sampling error against its prediction, in units of
+    ``scale`` (default: the prediction). Of several, the one with the largest deviation
+    is shown, NaN first.
     """
     off = np.abs(np.ravel(measured) - predicted)
     measured = np.ravel(measured)[np.argmax(np.where(np.isfinite(off), off, np.inf))]
@@ -160,27 +199,41 @@ def near(
 
 def rms(name: str, equation: str, errors: Any, bar: float, reason: str) -> Check:
     """Check that the root mean square of relative errors is below a bar."""
-    return near(name, equation, 0.0, float(np.sqrt(np.mean(errors**2))), bar, reason, 1.0)
+    return near(
+        name, equation, 0.0, float(np.sqrt(np.mean(errors**2))), bar, reason, 1.0
+    )
 
 
-def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason: str) -> Check:
+def vanishing(
+    name: str, equation: str, measured: Any, tolerance: float, reason: str
+) -> Check:
     """Check that something is zero; the error is its largest absolute value."""
     size = float(np.abs(np.asarray(measured, dtype=float)).max())
     return Check(name, equation, 0.0, size, size, tolerance, reason)
 
 
-def at_least(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
+def at_least(
+    name: str, equation: str, bound: float, measured: float, reason: str
+) -> Check:
     """Check that a value is not below a bound; `detectable` is the relative margin."""
     return _bounded(name, equation, bound, measured, reason, ">=", bound - measured)
 
 
-def at_most(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
+def at_most(
+    name: str, equation: str, bound: float, measured: float, reason: str
+) -> Check:
     """Check that a value does not exceed a bound; `detectable` is the relative margin."""
     return _bounded(name, equation, bound, measured, reason, "<=", measured - bound)
 
 
 def _bounded(
-    name: str, equation: str, bound: float, measured: float, reason: str, sign: str, beyond: float
+    name: str,
+    equation: str,
+    bound: float,
+    measured: float,
+    reason: str,
+    sign: str,
+    beyond: float,
 ) -> Check:
     error = max(0.0, float(beyond)) if np.isfinite(measured) else np.nan
     slack = max(0.0, -float(beyond))
@@ -221,28 +274,31 @@ def estimated(
     reason: str = Z_REASON,
     shape: Shape = SINGLE,
 ) -> Check:
-    """Check of an estimate with a standard error against its prediction, or against the band around
-    it; the error is |z|.
+    """Check of an estimate with a standard error against its prediction, or against the
+    band around it; the error is |z|.
 
     Parameters
     ----------
     samples : float
-        Number of independent values behind the standard error (infinite if the error is known).
+        Number of independent values behind the standard error (infinite if the error is
+        known).
     band : Band, optional
         Known systematic deviation of the theory.
     scale : float, optional
-        Scale of relative errors; by default ``|predicted|``. Required for a decision if the
-        prediction is zero.
+        Scale of relative errors; by default ``|predicted|``. Required for a decision if
+        the prediction is zero.
     required : float
         Required minimum detectable effect (with a band: at least twice its width).
     shape : Shape
-        Skewness of the values, and the number of points along a curve of which this deviation is
-        the largest.
+        Skewness of the values, and the number of points along a curve of which this
+        deviation is the largest.
     """
     scale = abs(predicted) if scale is None else scale
     z = distance(predicted, measured, standard_error, samples, band, scale, shape)
     relative = standard_error / scale if scale else np.inf
-    width = 0.0 if band is None else band.high - band.low  # a smaller shift may stay inside
+    width = (
+        0.0 if band is None else band.high - band.low
+    )  # a smaller shift may stay inside
     required = max(required, 2 * width)
     known = shape if samples >= MANY else shape._replace(skewness=0.0)
     wanted = (
@@ -278,7 +334,9 @@ def distance(
 ) -> float:
     """``|z|`` of `estimated`."""
     deviation = (measured - predicted) / scale if scale else np.nan
-    away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
+    away = (
+        abs(measured - predicted) if band is None else scale * outside(deviation, band)
+    )
     rounding = ROUNDING * max(abs(predicted), abs(measured))
     if standard_error <= rounding:  # no scatter: must be equal up to rounding
         return 0.0 if away <= rounding else np.inf
@@ -297,10 +355,20 @@ def sampled(
     scale: float | None = None,
     required: float = SEEN,
 ) -> Check:
-    """Check of a mean over independent samples against its prediction (see `estimated`)."""
+    """Check of a mean over independent samples against its prediction (see
+    `estimated`).
+    """
     x = np.asarray(samples, dtype=float)
-    same = x.size > 1 and bool((x == x[0]).all())  # mean and deviation have rounding errors
-    error = 0.0 if same else float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
+    same = x.size > 1 and bool(
+        (x == x[0]).all()
+    )  # mean and deviation have rounding errors
+    error = (
+        0.0
+        if same
+        else float(x.std(ddof=1) / np.sqrt(x.size))
+        if x.size > 1
+        else np.nan
+    )
     mean = float(x[0] if same else x.mean())
     return estimated(
         name,

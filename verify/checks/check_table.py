@@ -40,42 +40,54 @@ def table(checks: Sequence[Check], *, wide: bool = False) -> str:
 
 
 def result(checks: Sequence[Check]) -> list[str]:
-    """Result of a report in a few lines: number of checks with each verdict, the first rows that
-    fail, undecided ones that are further off than a single curve may be, and how many samples the
-    undecided rows need.
+    """Result of a report in a few lines: number of checks with each verdict, the first
+    rows that fail, undecided ones that are further off than a single curve may be, and
+    how many samples the undecided rows need.
     """
     lines = [f"result: {summary(checks)}"]
     wrong = [_row(c) for c in checks if c.verdict == "FAIL"]
-    lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
+    lines += [
+        "  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]
+    ]
     far = [c for c in checks if c.verdict == "undecided" and abs(c.deviation) > SEEN]
     lines += [f"  {c.name}: off by {c.deviation:+.0%}, {TOO_FEW}" for c in far[:NAMED]]
     least, size, decided = enough(checks)
     if decided:
         every = sum(c.verdict == "undecided" for c in checks)
-        lines.append(f"{size} samples (seeds) would decide {decided} of {every} undecided rows")
+        lines.append(
+            f"{size} samples (seeds) would decide {decided} of {every} undecided rows"
+        )
         lines[-1] += f", {least} the first of them" * (least < size)
     return [part for line in lines for part in output.wrapped(line, output.width())]
 
 
 def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
-    """Checks as a text table, with deviations in per cent, and z for sampled values, and what its
-    words mean.
+    """Checks as a text table, with deviations in per cent, and z for sampled values,
+    and what its words mean.
 
-    Unless ``wide``, the table fits the terminal, and reasons of verdicts stand below. Columns
-    without an entry are not shown, nor more than `MOST_UNDECIDED` undecided rows.
+    Unless ``wide``, the table fits the terminal, and reasons of verdicts stand below.
+    Columns without an entry are not shown, nor more than `MOST_UNDECIDED` undecided
+    rows.
     """
     if wide:
-        return [output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), *_words(checks)]
+        return [
+            output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]),
+            *_words(checks),
+        ]
     hidden = sum(c.verdict == "undecided" for c in checks)
     hidden *= hidden > MOST_UNDECIDED
     shown = [c for c in checks if not hidden or c.verdict != "undecided"]
-    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (hidden > 0)
+    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (
+        hidden > 0
+    )
     if not shown:
         return more
     cells = [NARROW, *map(_placed, shown)]
     columns = [x for x in zip(*cells, strict=True) if any(x[1:]) or x[0] == NARROW[0]]
     head, *lined = zip(*columns, strict=True)
-    reasons = [f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN]
+    reasons = [
+        f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN
+    ]
     return [
         output.table(head, lined, wide=False),
         *more,
@@ -85,19 +97,21 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
 
 
 def enough(checks: Sequence[Check]) -> tuple[int, int, int]:
-    """Numbers of samples that decide the first undecided row, and nine in ten of those that any
-    number decides; and how many these are.
+    """Numbers of samples that decide the first undecided row, and nine in ten of those
+    that any number decides; and how many these are.
     """
     needed = sorted(
-        c.samples_needed for c in checks if c.verdict == "undecided" and c.samples_needed
+        c.samples_needed
+        for c in checks
+        if c.verdict == "undecided" and c.samples_needed
     )
     decided = -(-9 * len(needed) // 10)
     return (needed[0], needed[decided - 1], decided) if needed else (0, 0, 0)
 
 
 def _placed(c: Check) -> list[str]:
-    """Cells of a narrow row: where along a curve a deviation was found has a column if the line has
-    room for it.
+    """Cells of a narrow row: where along a curve a deviation was found has a column if
+    the line has room for it.
     """
     name, *cells = _row(c)
     place = PLACE.fullmatch(name) if output.width() >= output.WIDTH else None
@@ -109,7 +123,9 @@ def _words(checks: Sequence[Check]) -> list[str]:
     lines = [OFF] * any(np.isfinite(c.deviation) for c in checks)
     lines += [Z_SENTENCE] * any(c.standard_error is not None for c in checks)
     lines += [AGREES] * any(c.verdict == "agrees" for c in checks)
-    return [part for line in lines for part in textwrap.wrap(line, max(60, output.width()))]
+    return [
+        part for line in lines for part in textwrap.wrap(line, max(60, output.width()))
+    ]
 
 
 def _trouble(c: Check) -> str:
@@ -132,11 +148,18 @@ def percent(deviation: float) -> str:
 
 def uncertain(value: float, error: float | None) -> str:
     """Number with its standard error to two digits, both to the same decimal place."""
-    if error is None or not np.isfinite(error) or error == 0 or not 1e-4 < abs(value) < 1e6:
+    if (
+        error is None
+        or not np.isfinite(error)
+        or error == 0
+        or not 1e-4 < abs(value) < 1e6
+    ):
         return f"{value:.5g}" + ("" if error is None else f" +- {error:.1e}")
     places = max(0, 1 - int(np.floor(np.log10(error))))
     return (
-        f"{value:.{places}f} +- {error:.{places}f}" if places < 7 else f"{value:.5g} +- {error:.1e}"
+        f"{value:.{places}f} +- {error:.{places}f}"
+        if places < 7
+        else f"{value:.5g} +- {error:.1e}"
     )
 
 
@@ -156,7 +179,11 @@ def _row(c: Check) -> list[str]:
 
 def _more(c: Check) -> list[str]:
     detectable = (
-        "" if c.verdict == "exact" else f"{c.detectable:.1%}" if c.detectable < 10 else "nothing"
+        ""
+        if c.verdict == "exact"
+        else f"{c.detectable:.1%}"
+        if c.detectable < 10
+        else "nothing"
     )
     error = f"{c.error:.1e}" if c.statistic == "error" else ""
     why = "" if c.why == Z_REASON else c.why

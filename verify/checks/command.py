@@ -1,4 +1,6 @@
-"""The main function of all ``verify`` commands, and the request that its arguments make."""
+"""The main function of all ``verify`` commands, and the request that its arguments
+make.
+"""
 
 import argparse
 import contextlib
@@ -8,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from simulate.store.storage import default_store
-from theory.models import registry
 from theory.call.parameters import ParameterError
+from theory.models import registry
 from theory.runtime import cli, progress
 from verify.checks import report_store
 from verify.checks.report import Request, collect
@@ -41,8 +43,8 @@ def main(
     *,
     unset: Iterable[str] = (),
 ) -> int:
-    """Main function of a ``verify`` command: parse, collect, print, draw. The default model is the
-    first one that implements it.
+    """Main function of a ``verify`` command: parse, collect, print, draw. The default
+    model is the first one that implements it.
 
     Parameters
     ----------
@@ -72,12 +74,17 @@ def main(
 
         device.find(args.device)
     drawn = getattr(args, "plot", None) is not None
-    with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):
+    with progress.bar(
+        f"verify.{command} {args.model.name}", show=request(args).progress
+    ):
         make = partial(collect, request(args), command)
-        # Not where code may have been changed in memory, nor what the key of a result leaves out.
+        # Not where code may have been changed in memory, nor what the key of a result
+        # leaves out.
         if argv is None and not getattr(args, "beyond", False):
             with report_store.arrays(default_store()):
-                report, origin = report_store.answer(request(args), command, make, args.anew or drawn)
+                report, origin = report_store.answer(
+                    request(args), command, make, args.anew or drawn
+                )
         else:
             report, origin = make(), ""
     if origin:
@@ -113,4 +120,6 @@ def mapped(flag: str, text: str) -> dict[str, str]:
         words = {name.strip(): word for name, sign, word in pairs if sign}
         if len(words) == len(pairs):
             return words
-    raise ParameterError(f'{flag} {text}: must be NAME=WORD,NAME="WORD, WORD", each name once')
+    raise ParameterError(
+        f'{flag} {text}: must be NAME=WORD,NAME="WORD, WORD", each name once'
+    )

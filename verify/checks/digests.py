@@ -1,6 +1,6 @@
-"""Digest of all code that a ``verify`` command may use for a model: the modules that its modules
-import, and in them the definitions that it may use. Stored results are stale if and only if their
-digest has changed.
+"""Digest of all code that a ``verify`` command may use for a model: the modules that
+its modules import, and in them the definitions that it may use. Stored results are
+stale if and only if their digest has changed.
 """
 
 import ast
@@ -17,8 +17,8 @@ from theory.runtime.output import FUNCTIONS, hashed, undocumented
 
 ROOT = Path(__file__).parents[1]
 WINGS = ("theory", "simulate", "verify")
-# Modules that list or import every model, draw, print, make digests, read flags, show progress,
-# look for memory, refuse files: what they do changes no number of a report.
+# Modules that list or import every model, draw, print, make digests, read flags, show
+# progress, look for memory, refuse files: what they do changes no number of a report.
 ASIDE = (
     "verify",
     "verify.checks.admission",
@@ -42,7 +42,10 @@ ASIDE = (
 def sources(model: Model, command: str) -> str:
     """Digest of all code that may affect the results of a command for a model."""
     files = modules(model, command)
-    return used(files.values(), [files[name] for name in _roots(model, command) if name in files])
+    return used(
+        files.values(),
+        [files[name] for name in _roots(model, command) if name in files],
+    )
 
 
 def _roots(model: Model, command: str) -> list[str]:
@@ -60,24 +63,31 @@ def packages(model: Model) -> dict[str, Path]:
 
 
 def modules(model: Model, command: str) -> dict[str, Path]:
-    """Files of the modules that implement a command, of the model's theory and students, and of
-    everything that these import.
+    """Files of the modules that implement a command, of the model's theory and
+    students, and of everything that these import.
 
     Device measurements and the shortcut to shipped ensembles are excluded.
     """
     tops = packages(model)
-    of_model = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
-    return imported(["verify.checks.report", *_roots(model, command), *of_model], tops, ASIDE)
+    of_model = [
+        m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")
+    ]
+    return imported(
+        ["verify.checks.report", *_roots(model, command), *of_model], tops, ASIDE
+    )
 
 
-def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str] = ()) -> str:
+def used(
+    files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str] = ()
+) -> str:
     """Digest of what Python files may execute together: sixteen hexadecimal digits.
 
-    A function, class, method or constant counts if any counted code mentions its name, wherever it
-    is defined; two of the same name both count. Methods of a class with bases count with the class,
-    as others may call them; other statements outside functions always. Functions ``draw`` that plot
-    and imports do not, so that code may move between modules, nor do annotations, names of local
-    variables, and names of functions, classes and constants (`_unnamed`).
+    A function, class, method or constant counts if any counted code mentions its name,
+    wherever it is defined; two of the same name both count. Methods of a class with
+    bases count with the class, as others may call them; other statements outside
+    functions always. Functions ``draw`` that plot and imports do not, so that code may
+    move between modules, nor do annotations, names of local variables, and names of
+    functions, classes and constants (`_unnamed`).
 
     Parameters
     ----------
@@ -90,7 +100,9 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
     """
     whole = set(roots)
     parts = [
-        (part, file in whole) for file in files for part in _parts(file.read_text(encoding="utf-8"))
+        (part, file in whole)
+        for file in files
+        for part in _parts(file.read_text(encoding="utf-8"))
     ]
     reached = set(names)
     now = -1
@@ -99,15 +111,20 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
         for part, always in parts:
             if always or part.names <= reached:
                 reached |= part.mentions
-    counted = [part for part, always in parts if part.text and (always or part.names <= reached)]
+    counted = [
+        part
+        for part, always in parts
+        if part.text and (always or part.names <= reached)
+    ]
     return hashed(_unnamed(counted))
 
 
 def _unnamed(parts: Sequence["Part"]) -> list[str]:
-    """Digest of each part, sorted, with what modules define called by what it does: by the digests
-    of its definitions, in which other such names are replaced likewise, until no further two names
-    are told apart (colour refinement). A definition that is renamed wherever it is mentioned
-    changes nothing; names of methods and of arguments count.
+    """Digest of each part, sorted, with what modules define called by what it does: by
+    the digests of its definitions, in which other such names are replaced likewise,
+    until no further two names are told apart (colour refinement). A definition that is
+    renamed wherever it is mentioned changes nothing; names of methods and of arguments
+    count.
     """
     defined = {name for part in parts if len(part.names) == 1 for name in part.names}
     words = [re.split(r"(\w+)", part.text) for part in parts]
@@ -132,7 +149,8 @@ def _unnamed(parts: Sequence["Part"]) -> list[str]:
 def imported(
     names: Iterable[str], packages: Mapping[str, Path], without: Container[str] = ()
 ) -> dict[str, Path]:
-    """Modules imported by the given modules, recursively, found by parsing without importing.
+    """Modules imported by the given modules, recursively, found by parsing without
+    importing.
 
     Parameters
     ----------
@@ -146,8 +164,8 @@ def imported(
     Returns
     -------
     dict of str to Path
-        File per module, by name: the given modules, everything they import (also inside functions),
-        and the parent packages.
+        File per module, by name: the given modules, everything they import (also inside
+        functions), and the parent packages.
     """
     files: dict[str, Path] = {}
     todo = list(names)
@@ -157,7 +175,10 @@ def imported(
         if path is not None and name not in files and name not in without:
             files[name] = path
             inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
-            todo += [name.rpartition(".")[0], *_imports(path.read_text(encoding="utf-8"), inside)]
+            todo += [
+                name.rpartition(".")[0],
+                *_imports(path.read_text(encoding="utf-8"), inside),
+            ]
     return dict(sorted(files.items()))
 
 
@@ -172,7 +193,9 @@ def _file(name: str, packages: Mapping[str, Path]) -> Path | None:
 
 @functools.cache
 def _imports(text: str, package: str) -> tuple[str, ...]:
-    """Names imported by a file of a package; a name imported from a package may be a module."""
+    """Names imported by a file of a package; a name imported from a package may be a
+    module.
+    """
 
     def names() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):
@@ -180,7 +203,9 @@ def _imports(text: str, package: str) -> tuple[str, ...]:
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 around = package.split(".")[: len(package.split(".")) + 1 - node.level]
-                base = ".".join([*(around if node.level else []), *filter(None, [node.module])])
+                base = ".".join(
+                    [*(around if node.level else []), *filter(None, [node.module])]
+                )
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -189,8 +214,8 @@ def _imports(text: str, package: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Part:
-    """Code that counts if all of some names are mentioned: a function, a method with its class, or
-    statements (no names).
+    """Code that counts if all of some names are mentioned: a function, a method with
+    its class, or statements (no names).
     """
 
     names: frozenset[str]
@@ -209,9 +234,13 @@ def _parts(text: str) -> tuple[Part, ...]:
             match node:
                 case ast.ClassDef(bases=[]):
                     methods = [
-                        x for x in node.body if isinstance(x, FUNCTIONS) and x.name[0] != "_"
+                        x
+                        for x in node.body
+                        if isinstance(x, FUNCTIONS) and x.name[0] != "_"
                     ]
-                    node.body = [x for x in node.body if x not in methods] or [ast.Pass()]
+                    node.body = [x for x in node.body if x not in methods] or [
+                        ast.Pass()
+                    ]
                     yield part(node, node.name)
                     yield from (part(x, node.name, x.name) for x in methods)
                 case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
@@ -230,9 +259,9 @@ def _parts(text: str) -> tuple[Part, ...]:
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:
-    """Code whose functions call their local variables by numbers, in order of appearance, and have
-    no annotations; arguments and names that also stand for something else in the same function
-    stay.
+    """Code whose functions call their local variables by numbers, in order of
+    appearance, and have no annotations; arguments and names that also stand for
+    something else in the same function stay.
     """
     for x in ast.walk(node):
         if isinstance(x, FUNCTIONS):
@@ -253,7 +282,9 @@ def _numbered(node: ast.stmt) -> ast.stmt:
 
 
 def _local(text: str) -> set[str]:
-    """Names of a function, and of those inside it, that are local variables wherever they occur."""
+    """Names of a function, and of those inside it, that are local variables wherever
+    they occur.
+    """
     names: dict[str, bool] = {}
     todo = symtable.symtable(text, "", "exec").get_children()
     while todo:
@@ -269,7 +300,9 @@ def _local(text: str) -> set[str]:
 
 
 def _mentions(node: ast.AST) -> Iterator[str]:
-    """Names in code, attributes, words in quotes, and what is imported under another name."""
+    """Names in code, attributes, words in quotes, and what is imported under another
+    name.
+    """
     for x in ast.walk(node):
         match x:
             case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -279,7 +312,11 @@ def _mentions(node: ast.AST) -> Iterator[str]:
 
 
 def _draws(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A function ``draw`` that is given axes, or makes them by `theory.runtime.plotting`."""
+    """A function ``draw`` that is given axes, or makes them by
+    `theory.runtime.plotting`.
+    """
     given = any(a.arg == "axes" for a in node.args.args)
-    plots = given or any(isinstance(n, ast.Name) and n.id == "plotting" for n in ast.walk(node))
+    plots = given or any(
+        isinstance(n, ast.Name) and n.id == "plotting" for n in ast.walk(node)
+    )
     return node.name == "draw" and plots

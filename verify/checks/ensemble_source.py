@@ -14,7 +14,18 @@ from theory import Model, ParameterError
 from verify.checks.report import Request
 
 SEEDS = "4"  # of students, where a model does not say
-FLAGS = ("plot", "set", "preset", "seeds", "alpha", "until", "device", "quiet", "beyond", "runs")
+FLAGS = (
+    "plot",
+    "set",
+    "preset",
+    "seeds",
+    "alpha",
+    "until",
+    "device",
+    "quiet",
+    "beyond",
+    "runs",
+)
 
 
 @dataclass(frozen=True)
@@ -49,14 +60,20 @@ class Source:
 
     def read(self, path: Path) -> tuple[Any, xr.Dataset]:
         """Parameters and ensemble of a stored file or folder."""
-        return store.ensemble(path, self.system.name, type(self.base), self.needed, self.sizes)
+        return store.ensemble(
+            path, self.system.name, type(self.base), self.needed, self.sizes
+        )
 
 
 def of_system(
-    system: System, base: Any = None, seeds: str = SEEDS, also: Iterable[str] = (), **more: Any
+    system: System,
+    base: Any = None,
+    seeds: str = SEEDS,
+    also: Iterable[str] = (),
+    **more: Any,
 ) -> Source:
-    """Students of a system with all their measurements, and what is in the file ``also``; further
-    fields of `Source` by name.
+    """Students of a system with all their measurements, and what is in the file
+    ``also``; further fields of `Source` by name.
     """
     time = str(system.time)
     measured = (*system.meaning, *also)
@@ -66,8 +83,8 @@ def of_system(
 
 
 def of(model: Model) -> Source:
-    """Source of a model's ensembles: that of its module ``ensemble`` or of its one file, or
-    students of its first system at its default parameters.
+    """Source of a model's ensembles: that of its module ``ensemble`` or of its one
+    file, or students of its first system at its default parameters.
     """
     place = next((x for x in ("ensemble", "SOURCE") if model.has("verify", x)), None)
     return model.wing("verify", place).SOURCE if place else of_system(systems(model)[0])
@@ -79,12 +96,15 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
     Raises
     ------
     ParameterError
-        If the given file is not an ensemble of this model, or parameters are given in addition.
+        If the given file is not an ensemble of this model, or parameters are given in
+        addition.
     """
     source = of(request.model)
     if request.runs is not None:
         if str(request.runs).endswith((".csv", ".npz")):
-            raise ParameterError(f"--runs {request.runs}: a table needs --columns NAME=COLUMN,...")
+            raise ParameterError(
+                f"--runs {request.runs}: a table needs --columns NAME=COLUMN,..."
+            )
         if request.given:
             raise ParameterError(
                 f"{request.given[0]}: not together with --runs, whose file says with what it was trained"
@@ -94,4 +114,6 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
         return source.shipped()
     p = request.parameters(source.base)
     p = p.run_to(request.until or (source.until if p == source.base else None))
-    return p, source.system.train(p, request.seed_list(source.seeds), **request.training)
+    return p, source.system.train(
+        p, request.seed_list(source.seeds), **request.training
+    )

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from theory import Equation, Model, ParameterError
-from theory.models import registry
 from theory.call import scope
+from theory.models import registry
 from theory.runtime import cli, output, progress
 from verify.checks import check, check_table
 from verify.checks.check import Check, Sides
@@ -43,7 +43,8 @@ class Request:
     renew : bool
         Train the shipped ensembles again first.
     full : bool
-        Whether to run also what takes more than a minute. Command lines ask for it by ``--full``.
+        Whether to run also what takes more than a minute. Command lines ask for it by
+        ``--full``.
     """
 
     model: Model
@@ -109,7 +110,9 @@ class Request:
         """
         numbers = cli.seeds(self.seeds, default)
         if len(numbers) < least:
-            raise ParameterError(f"--seeds {self.seeds}: a comparison needs at least {least} seeds")
+            raise ParameterError(
+                f"--seeds {self.seeds}: a comparison needs at least {least} seeds"
+            )
         return numbers
 
 
@@ -140,15 +143,17 @@ class Report:
     draw: Callable[[], Any] | None = None
 
     def text(self, *, wide: bool = False) -> str:
-        """Text: the result in a few lines, then tables, checks and notes; fitted to the terminal
-        unless ``wide``.
+        """Text: the result in a few lines, then tables, checks and notes; fitted to the
+        terminal unless ``wide``.
         """
         tables = [
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
         rows = check_table.rows(self.checks, wide=wide)
-        return "\n".join([*check_table.result(self.checks), "", *tables, *rows, *self.notes])
+        return "\n".join(
+            [*check_table.result(self.checks), "", *tables, *rows, *self.notes]
+        )
 
     def __str__(self) -> str:
         """As a terminal shows it."""
@@ -196,20 +201,28 @@ def collect(request: Request, command: str) -> Report:
     """
     registry.require_command(request.model, command)
     reports = []
-    for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
+    for model in progress.each(
+        request.model.offering(command), "systems", lambda m: m.name
+    ):
         module = model.wing("verify", command)
         if request.renew and not getattr(module, "TRAINS", False):
             raise ParameterError(
                 f"--train: not for {model.name}, which comes without trained students"
             )
-        with warnings.catch_warnings(action="ignore", category=scope.FarOff):  # rows say how far
+        with warnings.catch_warnings(
+            action="ignore", category=scope.FarOff
+        ):  # rows say how far
             reports.append(model.command(command)(replace(request, model=model)))
-    return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
+    return merged(
+        [*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])]
+    )
 
 
-def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> list[Check]:
-    """Run several groups of checks one after the other; the progress display shows the current
-    group.
+def gathered(
+    groups: Iterable[Callable[..., Iterable[Check]]], *given: Any
+) -> list[Check]:
+    """Run several groups of checks one after the other; the progress display shows the
+    current group.
 
     Parameters
     ----------
@@ -218,14 +231,18 @@ def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> l
     *given
         Arguments of each function.
     """
-    named = progress.each(groups, "checks", lambda group: group.__name__.replace("_", " "))
+    named = progress.each(
+        groups, "checks", lambda group: group.__name__.replace("_", " ")
+    )
     return [made for group in named for made in group(*given)]
 
 
 def reporting(
-    *groups: Callable[..., Iterable[Check]], equations: Callable[[], Table] | None = None
+    *groups: Callable[..., Iterable[Check]],
+    equations: Callable[[], Table] | None = None,
 ) -> Callable[[Request], Report]:
-    """Make the function ``report`` of a module whose settings are fixed: all rows of its groups.
+    """Make the function ``report`` of a module whose settings are fixed: all rows of
+    its groups.
 
     Parameters
     ----------
@@ -247,8 +264,8 @@ def reporting(
 
 
 def with_device(request: Request, checks: list[Check]) -> Report:
-    """Checks of a model's derivations and, if a device is given or a GPU exists, of its students'
-    gradients on that device.
+    """Checks of a model's derivations and, if a device is given or a GPU exists, of its
+    students' gradients on that device.
     """
     from simulate.training import device
 
@@ -256,18 +273,23 @@ def with_device(request: Request, checks: list[Check]) -> Report:
     if request.device or where.type != "cpu":
         from verify.device import students  # imports every student, so only when needed
 
-        checks = [*checks, *students.checks(request.model.name.partition(".")[0], where)]
+        checks = [
+            *checks,
+            *students.checks(request.model.name.partition(".")[0], where),
+        ]
     return Report(checks)
 
 
 def sided(
     tolerance: float, reason: str
 ) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
-    """Decorator: a group of checks from a function that adds to `Sides`, and may return or yield
-    rows that come after those.
+    """Decorator: a group of checks from a function that adds to `Sides`, and may return
+    or yield rows that come after those.
     """
 
-    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
+    def decorate(
+        add: Callable[[Sides], Iterable[Check] | None],
+    ) -> Callable[..., list[Check]]:
         @wraps(add)
         def group(table: Table) -> list[Check]:
             sides = Sides(table, tolerance, reason)
@@ -295,9 +317,9 @@ def derivations(
     Parameters
     ----------
     groups : sequence of callable, or mapping of str to these
-        Groups of checks, each a function of the table of Equations; or these by system of a family.
-        A fault in any equation that ``tests/golden/covers.json`` lists for a group is detected
-        (`tests/verify/test_faults.py`).
+        Groups of checks, each a function of the table of Equations; or these by system
+        of a family. A fault in any equation that ``tests/golden/covers.json`` lists for
+        a group is detected (`tests/verify/test_faults.py`).
     equations : callable
         The model's Equations by name.
     """

@@ -1,5 +1,6 @@
-"""Reports of command lines and expensive arrays, kept in the store of runs: the same code is not
-run twice with the same inputs, and a command that was killed continues where it stopped.
+"""Reports of command lines and expensive arrays, kept in the store of runs: the same
+code is not run twice with the same inputs, and a command that was killed continues
+where it stopped.
 """
 
 import contextlib
@@ -57,8 +58,14 @@ def answer(
         try:
             kept = json.loads(_unsealed(path))
             found = _report(kept)
-            found.text(wide=True), found.as_dict()  # an error if anything is of another kind
-            return found, f"as stored on {kept['date']}, when it took {kept['seconds']} s"
+            (
+                found.text(wide=True),
+                found.as_dict(),
+            )  # an error if anything is of another kind
+            return (
+                found,
+                f"as stored on {kept['date']}, when it took {kept['seconds']} s",
+            )
         except Exception:
             pass  # damaged in any way: made again
     begun = time.monotonic()
@@ -78,7 +85,9 @@ def answer(
 
 
 def _seal(path: Path, content: bytes) -> None:
-    """Keep content with its name; where there is no place to write, it is made again next time."""
+    """Keep content with its name; where there is no place to write, it is made again
+    next time.
+    """
     with contextlib.suppress(OSError):
         sealed.seal(path, path.name.encode() + content)
 
@@ -98,12 +107,16 @@ def _once(request: Request) -> bool:
 
 
 def place(request: Request, command: str) -> Path:
-    """File of a report, by a digest of all that it depends on: code, shipped data, arguments,
-    libraries and the kind of processor.
+    """File of a report, by a digest of all that it depends on: code, shipped data,
+    arguments, libraries and the kind of processor.
     """
     from simulate.store.storage import default_store
 
-    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in NOT_IN_KEY}
+    given = {
+        f.name: getattr(request, f.name)
+        for f in fields(request)
+        if f.name not in NOT_IN_KEY
+    }
     key: dict[str, Any] = {
         "code": digests.sources(request.model, command),
         "data": _data(request.model),
@@ -126,7 +139,9 @@ def _data(model: Model) -> str:
 
 
 def _report(kept: dict[str, Any]) -> Report:
-    checks = [Check(**{**c, "band": c["band"] and Band(**c["band"])}) for c in kept["checks"]]
+    checks = [
+        Check(**{**c, "band": c["band"] and Band(**c["band"])}) for c in kept["checks"]
+    ]
     tables = {title: (header, rows) for title, header, rows in kept["tables"]}
     return Report(checks, kept["notes"], tables, kept["numbers"])
 
@@ -139,10 +154,11 @@ P = ParamSpec("P")
 
 @contextlib.contextmanager
 def arrays(store: Path) -> Iterator[None]:
-    """Keep in a store, and read from there, what functions marked by `kept` return meanwhile.
+    """Keep in a store, and read from there, what functions marked by `kept` return
+    meanwhile.
 
-    Elsewhere these functions always compute: in tests, and wherever a theory may have been changed
-    in memory.
+    Elsewhere these functions always compute: in tests, and wherever a theory may have
+    been changed in memory.
     """
     for function in _functions:
         _code(function)  # of the files as they are now
@@ -156,8 +172,9 @@ def arrays(store: Path) -> Iterator[None]:
 def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     """Function whose array is computed once for the same arguments and the same code.
 
-    Arguments by position (parameters, numbers, lists of numbers) identify the result, with a digest
-    of all definitions that the function may use; arguments by keyword say how to train and do not.
+    Arguments by position (parameters, numbers, lists of numbers) identify the result,
+    with a digest of all definitions that the function may use; arguments by keyword say
+    how to train and do not.
     """
     _functions.append(function)
 
@@ -166,7 +183,12 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
         folder = _store.get()
         if folder is None:
             return function(*args, **training)
-        words = [function.__module__, function.__name__, _code(function), *map(_plain, args)]
+        words = [
+            function.__module__,
+            function.__name__,
+            _code(function),
+            *map(_plain, args),
+        ]
         key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         path = folder / f"{function.__name__}-{key}.npy"
         with contextlib.suppress(ValueError, OSError):  # not there, or damaged

@@ -1,6 +1,6 @@
-"""Check: predicted and measured value of a claim, minimum detectable effect and verdict;
-significance of deviations: Student's t for few samples, correction for skewness, the largest along
-a curve.
+"""Check: predicted and measured value of a claim, minimum detectable effect and
+verdict; significance of deviations: Student's t for few samples, correction for
+skewness, the largest along a curve.
 """
 
 import bisect
@@ -26,15 +26,16 @@ class Shape(NamedTuple):
     Attributes
     ----------
     skewness : float
-        Skewness of the values. Not used for fewer than `MANY` values, which are treated as normal.
+        Skewness of the values. Not used for fewer than `MANY` values, which are treated
+        as normal.
     points : int
         Number of points along a curve of which this deviation is the largest.
     length : float
-        Length of the curve that the normalised deviations describe on the unit sphere (`path`).
-        Perfectly correlated neighbours contribute zero.
+        Length of the curve that the normalised deviations describe on the unit sphere
+        (`path`). Perfectly correlated neighbours contribute zero.
     others : tuple of (samples, points, length, parts)
-        Further parts of the curve, which this deviation is the largest of, too: those with other
-        numbers of samples.
+        Further parts of the curve, which this deviation is the largest of, too: those
+        with other numbers of samples.
     """
 
     skewness: float = 0.0
@@ -47,7 +48,9 @@ SINGLE = Shape()
 
 
 def skewness(values: np.ndarray) -> float:
-    """Third standardised moment, unbiased for normal values; zero if there is no scatter."""
+    """Third standardised moment, unbiased for normal values; zero if there is no
+    scatter.
+    """
     x = np.asarray(values, dtype=float)
     scatters = x.size > 2 and np.isfinite(x).all() and np.ptp(x) > 0
     return float(scipy.stats.skew(x, bias=False)) if scatters else 0.0
@@ -64,8 +67,8 @@ def path(deviations: np.ndarray) -> tuple[int, float]:
     Returns
     -------
     tuple of int and float
-        Number of points with scatter, and the sum of the angles between neighbouring points as
-        directions in the space of samples.
+        Number of points with scatter, and the sum of the angles between neighbouring
+        points as directions in the space of samples.
     """
     size = np.linalg.norm(deviations, axis=0)
     unit = deviations[:, size > 0] / size[size > 0]
@@ -74,8 +77,8 @@ def path(deviations: np.ndarray) -> tuple[int, float]:
 
 
 def _hall(t: float, bend: float) -> float:
-    """Transformation of Student's t that removes skewness (Hall 1992); for positive skewness its
-    left tail is the long one.
+    """Transformation of Student's t that removes skewness (Hall 1992); for positive
+    skewness its left tail is the long one.
     """
     return t if bend == 0 else ((1 + bend * t) ** 3 - 1) / (3 * bend) + bend / 2
 
@@ -86,8 +89,8 @@ def _bend(samples: float, shape: Shape) -> float:
 
 
 def _above(t: float, samples: float) -> float:
-    """Probability of a Student t above ``t``; as in `scipy.stats`, without its checks, which cost
-    more than the rest of a row.
+    """Probability of a Student t above ``t``; as in `scipy.stats`, without its checks,
+    which cost more than the rest of a row.
     """
     return float(ndtr(-t) if np.isinf(samples) else stdtr(samples - 1, -t))
 
@@ -98,24 +101,32 @@ def _exceeded(share: float, samples: float) -> float:
 
 
 def _chance(t: float, samples: float, shape: Shape) -> float:
-    """Probability that chance alone takes the largest deviation to ``t`` or beyond, in either
-    direction.
+    """Probability that chance alone takes the largest deviation to ``t`` or beyond, in
+    either direction.
 
-    The probability for one point plus the mean number of level crossings of the curve (formula of
-    Rice for t, Worsley 1994), bounded by the sum over all points (Bonferroni).
+    The probability for one point plus the mean number of level crossings of the curve
+    (formula of Rice for t, Worsley 1994), bounded by the sum over all points
+    (Bonferroni).
     """
     one, total = 2 * _above(t, samples), 0.0
-    for size, points, length, parts in ((samples, shape.points, shape.length, 1), *shape.others):
+    for size, points, length, parts in (
+        (samples, shape.points, shape.length, 1),
+        *shape.others,
+    ):
         level = t if size == samples else _exceeded(one / 2, size)  # as unlikely there
-        decay = level**2 / 2 if np.isinf(size) else (size - 2) / 2 * np.log1p(level**2 / (size - 1))
+        decay = (
+            level**2 / 2
+            if np.isinf(size)
+            else (size - 2) / 2 * np.log1p(level**2 / (size - 1))
+        )
         several = parts * one + length / np.pi * float(np.exp(-decay))
         total += float(np.minimum(points * one, several))
     return float(np.minimum(1.0, total))
 
 
 def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
-    """Normal z with the same p-value as a Student t of ``samples`` values, corrected for skewness
-    and for the number of points along a curve.
+    """Normal z with the same p-value as a Student t of ``samples`` values, corrected
+    for skewness and for the number of points along a curve.
 
     Parameters
     ----------
@@ -129,9 +140,11 @@ def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
 
 
 @functools.cache
-def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
-    """Minimum detectable effect in standard errors: deviation of a mean of ``samples`` values that
-    is flagged with a power of 90%, on the side where detection is harder.
+def detectable_effect(
+    samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE
+) -> float:
+    """Minimum detectable effect in standard errors: deviation of a mean of ``samples``
+    values that is flagged with a power of 90%, on the side where detection is harder.
     """
     if samples <= 1:
         return np.inf
@@ -145,18 +158,24 @@ def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGL
 
     if beyond(critical) > 0:
         critical = float(scipy.optimize.brentq(beyond, critical, most))
-    if bend := abs(_bend(samples, shape)):  # inverse of `_hall` on the side of the long tail
-        critical = max(critical, (1 - np.cbrt(1 - 3 * bend * (critical + bend / 2))) / bend)
+    if bend := abs(
+        _bend(samples, shape)
+    ):  # inverse of `_hall` on the side of the long tail
+        critical = max(
+            critical, (1 - np.cbrt(1 - 3 * bend * (critical + bend / 2))) / bend
+        )
     return critical - _exceeded(POWER, samples)
 
 
 def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int | None:
-    """Smallest number of samples of standard deviation ``spread`` with which a deviation
-    ``required`` would be detected; None if unreasonably large.
+    """Smallest number of samples of standard deviation ``spread`` with which a
+    deviation ``required`` would be detected; None if unreasonably large.
     """
 
     def shows(size: int) -> bool:
-        return bool(detectable_effect(size, shape=shape) * spread / np.sqrt(size) <= required)
+        return bool(
+            detectable_effect(size, shape=shape) * spread / np.sqrt(size) <= required
+        )
 
     sizes = range(2, MOST)
     first = bisect.bisect_left(sizes, True, key=shows)
@@ -179,7 +198,8 @@ class Band:
     Attributes
     ----------
     low, high : float
-        Limits of measured / predicted - 1 (or of the deviation divided by the check's scale).
+        Limits of measured / predicted - 1 (or of the deviation divided by the check's
+        scale).
     why : str
         What the theory neglects.
     """
@@ -212,12 +232,13 @@ class Check:
     reason : str
         Reason for the tolerance.
     band : Band, optional
-        Known systematic deviation of the theory. A value outside the band, on either side, fails.
+        Known systematic deviation of the theory. A value outside the band, on either
+        side, fails.
     standard_error : float, optional
         Standard error of `measured`, if it is sampled.
     resolution : float, optional
-        Minimum detectable effect: relative error of the prediction that the check would have
-        flagged with a power of 90% (by default its tolerance).
+        Minimum detectable effect: relative error of the prediction that the check would
+        have flagged with a power of 90% (by default its tolerance).
     required : float
         Largest `resolution` at which the check has enough power for a verdict.
     samples_needed : int, optional
@@ -245,7 +266,9 @@ class Check:
 
     @property
     def deviation(self) -> float:
-        """Deviation of `measured` from `predicted`, relative to the scale; NaN for a bound."""
+        """Deviation of `measured` from `predicted`, relative to the scale; NaN for a
+        bound.
+        """
         if self.bound:
             return np.nan
         scale = abs(self.predicted) if self.scale is None else self.scale
@@ -253,15 +276,19 @@ class Check:
 
     @property
     def statistic(self) -> str:
-        """Kind of `error`: z for sampled values, otherwise an error in the unit of `tolerance`."""
+        """Kind of `error`: z for sampled values, otherwise an error in the unit of
+        `tolerance`.
+        """
         return "error" if self.standard_error is None else "z"
 
     @property
     def id(self) -> str:
-        """Address that ledgers cite: the name up to its first comma. Rows that differ only in
-        parameters share it.
+        """Address that ledgers cite: the name up to its first comma. Rows that differ
+        only in parameters share it.
         """
-        what = re.split(r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half"))[0]
+        what = re.split(
+            r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half")
+        )[0]
         return re.sub(r"\W+", "_", what).strip("_")
 
     @property
@@ -271,8 +298,8 @@ class Check:
 
     @property
     def detectable(self) -> float:
-        """Minimum detectable effect: relative error of the prediction that would have been
-        flagged.
+        """Minimum detectable effect: relative error of the prediction that would have
+        been flagged.
         """
         return self.tolerance if self.resolution is None else self.resolution
 
@@ -281,25 +308,35 @@ class Check:
         """One of `VERDICTS`.
 
         *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have been
-        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (see
-        `detectable`). *bound*: an inequality holds with a margin above 5%, so that the size is not
-        tested. *limit*: inside the band of known systematic deviations. *undecided*: within
-        tolerance, but there are too few samples for the required power. *FAIL*: outside.
+        detected. *coarse*: within tolerance, but the design of the check cannot detect
+        5% (see `detectable`). *bound*: an inequality holds with a margin above 5%, so
+        that the size is not tested. *limit*: inside the band of known systematic
+        deviations. *undecided*: within tolerance, but there are too few samples for the
+        required power. *FAIL*: outside.
         """
         if not self.within:
             return "FAIL"
         if self.standard_error is not None and not self.detectable <= self.required:
             return "undecided"
-        if self.band is not None and not -SEEN <= self.band.low <= 0 <= self.band.high <= SEEN:
+        if (
+            self.band is not None
+            and not -SEEN <= self.band.low <= 0 <= self.band.high <= SEEN
+        ):
             return "limit"
-        if self.standard_error is None and self.resolution is None and self.tolerance <= IDENTITY:
+        if (
+            self.standard_error is None
+            and self.resolution is None
+            and self.tolerance <= IDENTITY
+        ):
             return "exact"
-        return "agrees" if self.detectable <= SEEN else "bound" if self.bound else "coarse"
+        return (
+            "agrees" if self.detectable <= SEEN else "bound" if self.bound else "coarse"
+        )
 
     @property
     def why(self) -> str:
-        """Reason of the tolerance, known limitation of the theory, or samples needed for a
-        decision.
+        """Reason of the tolerance, known limitation of the theory, or samples needed
+        for a decision.
         """
         if self.verdict == "undecided":
             more = (
@@ -308,7 +345,9 @@ class Check:
                 else f"no number of samples would show {self.required:.0%}"
             )
             unseen = (
-                f"an error below {self.detectable:.0%}" if self.detectable < 10 else "any error"
+                f"an error below {self.detectable:.0%}"
+                if self.detectable < 10
+                else "any error"
             )
             return f"{unseen} would go unnoticed; {more}"
         return str(self.band) if self.band is not None else self.reason

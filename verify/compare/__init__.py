@@ -1,1 +1,3 @@
-"""comparison=curves, gaps=deviations, tables, timed=time_axes, times, emergence, exponents."""
+"""comparison=curves, gaps=deviations, tables, timed=time_axes, times, emergence,
+exponents.
+"""

@@ -13,8 +13,8 @@ from theory import ParameterError
 from theory.call import scope
 from theory.call.parameters import shown
 from verify.checks import check_table
-from verify.compare import time_axes
 from verify.checks.check import Band, Check, failed
+from verify.compare import time_axes
 from verify.compare.deviations import Gaps
 
 SMALL, LARGE = 1e-140, 1e140  # sizes whose squares have all digits
@@ -22,16 +22,17 @@ SMALL, LARGE = 1e-140, 1e140  # sizes whose squares have all digits
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Comparison of a theory curve with an ensemble, variable by variable; prints as a table.
+    """Comparison of a theory curve with an ensemble, variable by variable; prints as a
+    table.
 
     Attributes
     ----------
     checks : list of Check
-        Largest deviation of the ensemble mean per variable, in standard errors, with the
-        significance of a maximum along a curve (`verdict`).
+        Largest deviation of the ensemble mean per variable, in standard errors, with
+        the significance of a maximum along a curve (`verdict`).
     deviations : Dataset
-        ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN
-        without scatter.
+        ``theory - mean`` per variable over time, in standard deviations of the
+        ensemble; NaN without scatter.
     beyond : str
         Assumptions of the theory that these students break; empty if there are none.
     notes : list of str
@@ -44,8 +45,8 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Table of checks, then the fraction of times at which theory lies inside the ensemble's
-        band.
+        """Table of checks, then the fraction of times at which theory lies inside the
+        ensemble's band.
         """
         beyond = f"\nbeyond its scope: {self.beyond}" if self.beyond else ""
         return f"{check_table.table(self.checks)}\n{self.spoken()}{beyond}"
@@ -59,8 +60,8 @@ class Comparison:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def inside(self) -> dict[str, float]:
-        """Fraction of evaluation times at which theory lies within two standard deviations of the
-        ensemble mean.
+        """Fraction of evaluation times at which theory lies within two standard
+        deviations of the ensemble mean.
         """
         return {
             str(name): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
@@ -70,7 +71,9 @@ class Comparison:
 
     def spoken(self) -> str:
         """`inside` as a line of text, and the notes."""
-        inside = "; ".join(f"{name} {share:.0%}" for name, share in self.inside().items())
+        inside = "; ".join(
+            f"{name} {share:.0%}" for name, share in self.inside().items()
+        )
         first = (
             f"times at which theory lies within two standard deviations of the ensemble: {inside}"
             if inside
@@ -93,22 +96,23 @@ def compare(
     Parameters
     ----------
     curve : Dataset
-        Theory over time; over ``(seed, time)`` if it predicts every seed, which is then compared
-        seed by seed; or over ``(draw, time)`` for drawn initial values, whose mean is compared.
-        With ``x_bias`` and ``x_sd`` (``predict(p, fluctuations=True)``) the mean is ``x + x_bias``
-        where that is claimed, and students scatter by ``x_sd`` where the theory has it.
-        Interpolated (cubic) to the ensemble's evaluation times.
+        Theory over time; over ``(seed, time)`` if it predicts every seed, which is then
+        compared seed by seed; or over ``(draw, time)`` for drawn initial values, whose
+        mean is compared. With ``x_bias`` and ``x_sd`` (``predict(p,
+        fluctuations=True)``) the mean is ``x + x_bias`` where that is claimed, and
+        students scatter by ``x_sd`` where the theory has it. Interpolated (cubic) to
+        the ensemble's evaluation times.
     runs : Dataset
-        Students over ``(seed, time)``, or any dataset with variables of the same names; without
-        ``seed`` a single curve.
+        Students over ``(seed, time)``, or any dataset with variables of the same names;
+        without ``seed`` a single curve.
     bands : mapping, optional
-        Per variable, known systematic deviation: (measured - predicted) over the largest predicted
-        size.
+        Per variable, known systematic deviation: (measured - predicted) over the
+        largest predicted size.
     label : str
         Text appended to the names of the variables.
     time : str, optional
-        Name of the time in the runs, if it differs from the theory's; the unit must be the
-        theory's.
+        Name of the time in the runs, if it differs from the theory's; the unit must be
+        the theory's.
     beyond : bool
         Also compare with students that the theory does not describe, with a warning.
 
@@ -119,12 +123,17 @@ def compare(
     Raises
     ------
     ParameterError
-        If curve and runs belong to different students, or to students that the theory does not
-        describe; if there is no common time or variable, or a time has no coordinate.
+        If curve and runs belong to different students, or to students that the theory
+        does not describe; if there is no common time or variable, or a time has no
+        coordinate.
     """
-    listed = bands.values() if isinstance(bands, Mapping) else [bands] * (bands is not None)
+    listed = (
+        bands.values() if isinstance(bands, Mapping) else [bands] * (bands is not None)
+    )
     if not all(isinstance(band, Band) for band in listed):
-        raise ParameterError(f"bands = {shown(bands)}: must be a mapping of names to Bands")
+        raise ParameterError(
+            f"bands = {shown(bands)}: must be a mapping of names to Bands"
+        )
     with scope.allow_beyond(beyond):
         curve, runs, time = time_axes.pair(curve, runs, time)
         past = curve.attrs.get("status") == "beyond its scope"
@@ -162,7 +171,9 @@ def compare(
             spread = spread.assign_coords(within[time].coords)
         gaps = _gaps(theory, between, within[name], runs, precise[name], spread)
         if gaps is None:
-            blank["not compared, as there is no value at a time of the curve"].append(name)
+            blank["not compared, as there is no value at a time of the curve"].append(
+                name
+            )
             continue
         for note in gaps.notes(first, last):
             blank[note].append(name)
@@ -181,7 +192,9 @@ def compare(
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 
-def _shared(curve: xr.Dataset, runs: xr.Dataset, time: str, notes: list[str]) -> list[str]:
+def _shared(
+    curve: xr.Dataset, runs: xr.Dataset, time: str, notes: list[str]
+) -> list[str]:
     """Variables to compare; of common ones that cannot be, a note.
 
     Raises
@@ -194,7 +207,9 @@ def _shared(curve: xr.Dataset, runs: xr.Dataset, time: str, notes: list[str]) ->
         more = {*curve[name].dims, *runs[name].dims} - {time, "seed"}
         more -= {"draw"} - {*runs[name].dims}
         if more:
-            notes.append(f"{name}: not compared, as it is over {', '.join(map(str, more))}, too")
+            notes.append(
+                f"{name}: not compared, as it is over {', '.join(map(str, more))}, too"
+            )
         elif time in curve[name].dims and time in runs[name].dims:
             shared.append(name)
     if not shared:
@@ -218,19 +233,24 @@ def _gaps(
     precision: float,
     spread: xr.DataArray | None = None,
 ) -> Gaps | None:
-    """Theory, with its error between the points of a curve and the standard deviation over students
-    that it gives, minus measured; None if there is no value.
+    """Theory, with its error between the points of a curve and the standard deviation
+    over students that it gives, minus measured; None if there is no value.
 
     Raises
     ------
     ParameterError
-        For a theory of a single draw, or standard deviations without numbers of students.
+        For a theory of a single draw, or standard deviations without numbers of
+        students.
     """
     error = between**2
-    if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
+    if (
+        "draw" in theory.dims
+    ):  # the mean is compared, with the standard error of their number
         draws = theory.count("draw")
         if not (draws > 1).any():
-            raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
+            raise ParameterError(
+                "curve: one draw does not say how draws scatter; isel(draw=0)"
+            )
         error = theory.var("draw", ddof=1) / draws + error.mean("draw")
         theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
@@ -254,7 +274,9 @@ def _gaps(
         known = []
     if spread is not None:
         known = [spread, count]
-    if len(known) == 1 or (known and bool((known[0] < 0).any() | ~(known[1] > 0).any())):
+    if len(known) == 1 or (
+        known and bool((known[0] < 0).any() | ~(known[1] > 0).any())
+    ):
         raise ParameterError(
             f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
             f"tables.published"

@@ -14,7 +14,8 @@ from verify.checks.verdict import Shape, path, skewness
 
 
 class Part(NamedTuple):
-    """Times at which the same students have values, or published means are over as many.
+    """Times at which the same students have values, or published means are over as
+    many.
 
     Attributes
     ----------
@@ -96,7 +97,9 @@ class Gaps:
 
     @property
     def used(self) -> np.ndarray:
-        """Whether the check looks at a time: two students if there are any that scatter."""
+        """Whether the check looks at a time: two students if there are any that
+        scatter.
+        """
         return self.samples > 1 if (self.samples > 1).any() else self.samples > 0
 
     @property
@@ -106,7 +109,9 @@ class Gaps:
         mean = self.gap.mean("seed") if several else self.gap
         spread = self.std
         if spread is None:
-            spread = self.gap.std("seed", ddof=1) if several else xr.full_like(mean, np.nan)
+            spread = (
+                self.gap.std("seed", ddof=1) if several else xr.full_like(mean, np.nan)
+            )
         return mean / spread.where((spread > 0) & (self.own | (self.samples > 1)))
 
     def parts(self) -> Iterator[Part]:
@@ -137,7 +142,9 @@ class Gaps:
             yield Part(k, samples, predicted, measured, error, skew, points, length)
 
     def check(self, name: str, label: str, band: Band | None) -> Check:
-        """The largest deviation along the curve; of several parts, the least likely one."""
+        """The largest deviation along the curve; of several parts, the least likely
+        one.
+        """
         scale, parts = self.scale, list(self.parts())
         looked, every = int(self.used.sum()), len(self.times)
         some = "" if looked == every else f"; at {looked} of {every} times of the runs"
@@ -150,7 +157,8 @@ class Gaps:
                 part.predicted,
                 part.measured,
                 check.SEEN,
-                "one curve, nothing says how it scatters: held to 5% of the largest size" + some,
+                "one curve, nothing says how it scatters: held to 5% of the largest size"
+                + some,
                 scale,
                 band,
             )
@@ -164,7 +172,12 @@ class Gaps:
         for x in parts:
             if x is not part:
                 _, points, length, number = merged.get(x.samples, (0, 0, 0.0, 0))
-                merged[x.samples] = (x.samples, points + x.points, length + x.length, number + 1)
+                merged[x.samples] = (
+                    x.samples,
+                    points + x.points,
+                    length + x.length,
+                    number + 1,
+                )
         most = self.samples.max() if self.std is not None else self.students_with_values
         few = f"; {part.samples:g} of {most:g} students there"
         few = "" if self.own or part.samples == most else few
@@ -178,7 +191,9 @@ class Gaps:
             band=band,
             scale=scale,
             reason=check.Z_REASON + few + some,
-            shape=Shape(part.skewness, part.points, part.length, tuple(merged.values())),
+            shape=Shape(
+                part.skewness, part.points, part.length, tuple(merged.values())
+            ),
         )
 
     def at(self, part: Part) -> float:

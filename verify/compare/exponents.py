@@ -1,4 +1,6 @@
-"""The exponent with which a difference shrinks with a step, fitted together with next orders."""
+"""The exponent with which a difference shrinks with a step, fitted together with next
+orders.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +11,9 @@ from verify.checks.verdict import Z_MAX, detectable_effect, normal_z, samples_ne
 
 APART = 0.5  # orders differ by as much
 CLOSE = APART / 8  # never another order
-NEARER = 0.8  # refined exponents of a right theory are nearer to the order at least by this
+NEARER = (
+    0.8  # refined exponents of a right theory are nearer to the order at least by this
+)
 WHY = "exponents between smaller steps approach the order"
 
 
@@ -22,20 +26,21 @@ class Rate:
     order : float or None
         Expected exponent; None if there must be no difference.
     exponent, error : float
-        At step zero: the next orders are fitted, too. NaN where every difference is zero.
+        At step zero: the next orders are fitted, too. NaN where every difference is
+        zero.
     steps : tuple of float
         Falling.
     differences, errors : tuple of float
-        Root mean square of measured - theory over all values, each in units of the largest value of
-        its variable, and standard error: of rounding and of seeds.
+        Root mean square of measured - theory over all values, each in units of the
+        largest value of its variable, and standard error: of rounding and of seeds.
     local : tuple of float
         Exponents between neighbouring steps.
     allowed : float
-        Largest distance of the exponent from the order: by chance, as far as next orders are seen
-        to take it, or 1/16.
+        Largest distance of the exponent from the order: by chance, as far as next
+        orders are seen to take it, or 1/16.
     offset : float
-        Smallest constant error of the theory, in the units of `differences`, with which the verdict
-        would not have been *agrees*; infinite if it is not.
+        Smallest constant error of the theory, in the units of `differences`, with which
+        the verdict would not have been *agrees*; infinite if it is not.
     seeds : float
         Number of seeds behind the errors; infinite where there are none.
     """
@@ -53,14 +58,16 @@ class Rate:
 
     @property
     def verdict(self) -> str:
-        """*none*: no difference at all (or, without order, none beyond its errors). *FAIL*: the
-        exponent is another one, or a difference should not be. *undecided*: the difference drowns
-        in its errors, or steps are too large. Otherwise *agrees*.
+        """*none*: no difference at all (or, without order, none beyond its errors).
+        *FAIL*: the exponent is another one, or a difference should not be. *undecided*:
+        the difference drowns in its errors, or steps are too large. Otherwise *agrees*.
         """
         if self.order is None:
             far = float(np.max(np.array(self.differences) / self.errors))
             return "none" if normal_z(far, self.seeds) <= Z_MAX else "FAIL"
-        if not any(d > e / 2 for d, e in zip(self.differences, self.errors, strict=True)):
+        if not any(
+            d > e / 2 for d, e in zip(self.differences, self.errors, strict=True)
+        ):
             return "none"
         if abs(self.exponent - self.order) > self.allowed:
             return "FAIL"
@@ -85,7 +92,9 @@ class Rate:
             WHY,
             standard_error=self.error,
             resolution=self.offset,
-            samples_needed=samples_needed(spread, APART) if np.isfinite(spread) else None,
+            samples_needed=samples_needed(spread, APART)
+            if np.isfinite(spread)
+            else None,
         )
 
     def __str__(self) -> str:
@@ -103,7 +112,9 @@ class Rate:
         )
 
 
-def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:
+def fitted(
+    h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray
+) -> Rate:
     """The exponent of differences."""
     n, seeds = len(h), len(gaps[0])
     samples = float(seeds) if seeds > 1 else np.inf
@@ -118,13 +129,19 @@ def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: n
         )
 
     without = range(seeds if seeds > 1 else 0)
-    fewer = np.array([logs([np.delete(x, k, 0) for x in gaps]) for k in without] or [logs(gaps)])
-    whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)  # without the share of noise
+    fewer = np.array(
+        [logs([np.delete(x, k, 0) for x in gaps]) for k in without] or [logs(gaps)]
+    )
+    whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(
+        0
+    )  # without the share of noise
     sizes = np.exp(whole)
 
     def scatter(of: np.ndarray) -> np.ndarray:
         """Standard errors of linear combinations of the logarithms."""
-        scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(0)
+        scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(
+            0
+        )
         return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
 
     noise = [x.var(0, ddof=min(1, seeds - 1)).mean() / seeds for x in gaps]
@@ -145,9 +162,13 @@ def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: n
         further = (1 + (seeds < 2)) * spread
         allowed = max(detectable_effect(samples) * chance, nearer, further, CLOSE)
         columns = h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local
-        steps, apart, errors, between = (tuple(map(float, column)) for column in columns)
+        steps, apart, errors, between = (
+            tuple(map(float, column)) for column in columns
+        )
         error = float(np.hypot(chance, spread))
-        return Rate(order, power, error, steps, apart, errors, between, allowed, np.inf, samples)
+        return Rate(
+            order, power, error, steps, apart, errors, between, allowed, np.inf, samples
+        )
 
     rate, unseen = found(whole), [0.0]
     for x in sizes.max() * np.geomspace(1e-9, 1, 361):

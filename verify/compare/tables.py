@@ -1,5 +1,6 @@
-"""Curves of other people's students, from a CSV or NumPy file whose columns are mapped to the names
-of a theory, or from arrays, and comparison with theory: ``python -m verify.trajectories MODEL
+"""Curves of other people's students, from a CSV or NumPy file whose columns are mapped
+to the names of a theory, or from arrays, and comparison with theory: ``python -m
+verify.trajectories MODEL
 --runs FILE.csv --columns``.
 """
 
@@ -18,19 +19,29 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory.symbols import notation
-from theory.models import registry
 from theory.call import scope
-from theory.call.parameters import Allowed, ParameterError, Stepped, error_summary, nearest, number, shown
+from theory.call.parameters import (
+    Allowed,
+    ParameterError,
+    Stepped,
+    error_summary,
+    nearest,
+    number,
+    shown,
+)
+from theory.models import registry
 from theory.runtime import cli, memory, output
+from theory.symbols import notation
 from verify.checks import command, ensemble_source
-from verify.compare import time_axes
 from verify.checks.check import failed
-from verify.compare.curves import Comparison, compare
 from verify.checks.report import Report
+from verify.compare import time_axes
+from verify.compare.curves import Comparison, compare
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
-FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL)
+FACTOR = re.compile(
+    r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL
+)
 BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
 SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n"}
 MOST = 2**26  # bytes of a table
@@ -39,22 +50,23 @@ MOST = 2**26  # bytes of a table
 def read(
     path: Path | str, columns: Any = None, rows: Mapping[str, str] | None = None
 ) -> xr.Dataset:
-    """Read curves from a CSV file with a header, one row per time (and seed), or from arrays in a
-    NumPy file (``.npz``; shapes as in `arrays`).
+    """Read curves from a CSV file with a header, one row per time (and seed), or from
+    arrays in a NumPy file (``.npz``; shapes as in `arrays`).
 
-    Cells are separated by commas, semicolons or tabs; numbers have a decimal point. Blank cells and
-    ``NA``, ``nan``, ``null`` are missing values.
+    Cells are separated by commas, semicolons or tabs; numbers have a decimal point.
+    Blank cells and ``NA``, ``nan``, ``null`` are missing values.
 
     Parameters
     ----------
     path : path
         The file.
     columns : mapping of str to str
-        By name in the theory, the column. The first is the time; ``seed``, if given, tells the
-        students apart, by number or name. A column of this very name comes first; else
-        ``"seen/2048"`` and ``"seen*2"`` convert the unit of ``seen`` (beside a column ``attn/2``,
-        ``attn/2.0`` halves ``attn``), ``"loss_*"`` is one column per student, and for ``x_n``
-        (`published`) a number is the same at all times.
+        By name in the theory, the column. The first is the time; ``seed``, if given,
+        tells the students apart, by number or name. A column of this very name comes
+        first; else ``"seen/2048"`` and ``"seen*2"`` convert the unit of ``seen``
+        (beside a column ``attn/2``, ``attn/2.0`` halves ``attn``), ``"loss_*"`` is one
+        column per student, and for ``x_n`` (`published`) a number is the same at all
+        times.
     rows : mapping of str to str, optional
         Keep the rows that have this in a column: equal as numbers, else as words.
 
@@ -70,7 +82,11 @@ def read(
     OSError
         If there is no such file, or it may not be read.
     """
-    if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
+    if (
+        not isinstance(columns, Mapping)
+        or len(columns) < 2
+        or next(iter(columns)) == "seed"
+    ):
         raise ParameterError(
             "--columns: must be a time and a quantity, the time first: {'t': 'step', 'x': 'loss'}"
         )
@@ -80,17 +96,25 @@ def read(
     rows = {str(column): str(word) for column, word in rows.items()}
     binary = path.suffix == ".npz"
     if binary and (rows or not path.is_file()):
-        raise ParameterError(f"{path}: " + ("has no rows to keep" if rows else "must be a file"))
+        raise ParameterError(
+            f"{path}: " + ("has no rows to keep" if rows else "must be a file")
+        )
     table: Any = _archive(path) if binary else _table(path)
     header, (time, *_) = list(table), columns
-    sources = {n: _source(path, header, n, text) for n, text in columns.items() if n != "seed"}
+    sources = {
+        n: _source(path, header, n, text) for n, text in columns.items() if n != "seed"
+    }
     if "seed" in columns:
         seeds = _column(path, header, columns["seed"])
     for column, word in rows.items():
-        table = table[[_same(cell, word) for cell in table[_column(path, header, column)]]]
+        table = table[
+            [_same(cell, word) for cell in table[_column(path, header, column)]]
+        ]
     if not binary and table.empty:
         wanted = " and ".join(f"{column} = {word}" for column, word in rows.items())
-        raise ParameterError(f"{path}: no row has {wanted}" if rows else f"{path}: has no rows")
+        raise ParameterError(
+            f"{path}: no row has {wanted}" if rows else f"{path}: has no rows"
+        )
     curves: dict[str, Any] = {"seed": table[seeds]} if "seed" in columns else {}
     for name, (chosen, factor) in sources.items():
         values = [factor * _numbers(path, table[column]) for column in chosen.values()]
@@ -101,7 +125,9 @@ def read(
         elif [*chosen] == [*curves.setdefault("seed", [*chosen])]:
             curves[name] = values
         else:
-            raise ParameterError(f"{path}: {name}: of other students than columns before")
+            raise ParameterError(
+                f"{path}: {name}: of other students than columns before"
+            )
     return arrays(curves, str(path))
 
 
@@ -123,8 +149,12 @@ def _table(path: Path) -> pd.DataFrame:
             if not any(row):
                 continue
             header = header or row
-            if None not in map(_number, header) and header != [*map(str, range(len(header)))]:
-                raise ParameterError(f"{path}: line {reader.line_num} has no names of columns")
+            if None not in map(_number, header) and header != [
+                *map(str, range(len(header)))
+            ]:
+                raise ParameterError(
+                    f"{path}: line {reader.line_num} has no names of columns"
+                )
             if len(row) != len(header):
                 names = (
                     "; R's write.table puts names of rows under no header: row.names=FALSE leaves "
@@ -149,14 +179,18 @@ def _column(path: Path, header: Sequence[str], column: str) -> str:
         hint = nearest(column, header[:1000])
         raise ParameterError(f"{path}: no column {column!r:.80}; {hint}it has {some}")
     if header.count(column) > 1:
-        raise ParameterError(f"{path}: {header.count(column)} columns have the name {column!r:.80}")
+        raise ParameterError(
+            f"{path}: {header.count(column)} columns have the name {column!r:.80}"
+        )
     return column
 
 
 def _source(
     path: Path, header: Sequence[str], name: str, text: str
 ) -> tuple[dict[str, str], float]:
-    """Columns by student (of a single one, by an empty name; of a number, none) and factor."""
+    """Columns by student (of a single one, by an empty name; of a number, none) and
+    factor.
+    """
     word, factor = text.strip(), 1.0
     if word not in header:
         word, factor = _parts(word)
@@ -167,8 +201,12 @@ def _source(
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
     if not matches or SUMMARIES & {label.lower().strip("_ ") for label in matches}:
-        some = textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
-        raise ParameterError(f"{path}: * in {word} must be students only; it stands for {some}")
+        some = (
+            textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
+        )
+        raise ParameterError(
+            f"{path}: * in {word} must be students only; it stands for {some}"
+        )
     return {label: _column(path, header, c) for label, c in matches.items()}, factor
 
 
@@ -176,9 +214,13 @@ def _parts(text: str) -> tuple[str, float]:
     """Column and the factor that its numbers are multiplied with."""
     match = FACTOR.fullmatch(text)
     if match is None:
-        raise ParameterError(f"--columns {text!r}: must be COLUMN, COLUMN*NUMBER or COLUMN/NUMBER")
+        raise ParameterError(
+            f"--columns {text!r}: must be COLUMN, COLUMN*NUMBER or COLUMN/NUMBER"
+        )
     try:
-        factor = number(f"--columns {text}", float(match["factor"] or "1"), Allowed(above=0))
+        factor = number(
+            f"--columns {text}", float(match["factor"] or "1"), Allowed(above=0)
+        )
     except ValueError as error:
         raise ParameterError(str(error) or text) from None
     return match["column"].strip(), 1 / factor if match["sign"] == "/" else factor
@@ -193,7 +235,9 @@ def _same(cell: str, wanted: str) -> bool:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word) if word.isascii() and "_" not in word else None  # as no table has them
+        return (
+            float(word) if word.isascii() and "_" not in word else None
+        )  # as no table has them
     except ValueError:
         return None
 
@@ -202,13 +246,19 @@ def _numbers(path: Path, cells: Any) -> np.ndarray:
     """Words as numbers; blank ones are NaN."""
     if isinstance(cells, np.ndarray):
         if cells.dtype.kind not in "iuf":
-            raise ParameterError(f"{path}: holds an array of {cells.dtype}, must be real numbers")
+            raise ParameterError(
+                f"{path}: holds an array of {cells.dtype}, must be real numbers"
+            )
         return cells
     values = []
     for line, cell in cells.items():
         value = _number("nan" if cell.lower() in BLANKS else cell)
         if value is None or math.isinf(value):
-            wrong = "a value that is not a number" if value is None else "an infinite number"
+            wrong = (
+                "a value that is not a number"
+                if value is None
+                else "an infinite number"
+            )
             raise ParameterError(
                 f"{path}: column {cells.name!r} holds {wrong}: {cell!r:.80} in line {line}"
             )
@@ -222,13 +272,19 @@ def _archive(path: Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             size = sum(part.file_size for part in archive.infolist())
         if memory.exceeds(2 * size):
-            raise ParameterError(f"{path}: holds {memory.amount(size)}, more than memory does")
+            raise ParameterError(
+                f"{path}: holds {memory.amount(size)}, more than memory does"
+            )
         with np.load(path) as arrays:
-            return {n: v for n in arrays.files if isinstance(v := arrays[n], np.ndarray)}
+            return {
+                n: v for n in arrays.files if isinstance(v := arrays[n], np.ndarray)
+            }
     except (ParameterError, OSError):
         raise
     except Exception as error:  # of zip files, headers and types
-        raise ParameterError(f"{path}: no arrays of numbers ({error_summary(error)})") from None
+        raise ParameterError(
+            f"{path}: no arrays of numbers ({error_summary(error)})"
+        ) from None
 
 
 def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
@@ -237,10 +293,10 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     Parameters
     ----------
     curves : mapping of str to array_like
-        By name in the theory. The first is the time, in the theory's unit, of shape ``(times,)``;
-        the others are of this shape or ``(students, times)``, NaN is a missing value. ``seed``:
-        numbers or names of the students, needed if there are as many as times; or, if all shapes
-        are ``(n,)``, that of each entry.
+        By name in the theory. The first is the time, in the theory's unit, of shape
+        ``(times,)``; the others are of this shape or ``(students, times)``, NaN is a
+        missing value. ``seed``: numbers or names of the students, needed if there are
+        as many as times; or, if all shapes are ``(n,)``, that of each entry.
     what : str
         Where they are from, for messages.
 
@@ -252,16 +308,19 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If shapes do not fit, if values are no finite numbers, or if a student has a time twice, or
-        a later one but not this.
+        If shapes do not fit, if values are no finite numbers, or if a student has a
+        time twice, or a later one but not this.
     """
     if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
-        raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
+        raise ParameterError(
+            f"{what}: must be a mapping, as {{'t': times, 'x': values}}"
+        )
     time, *names = (name for name in curves if name != "seed")
     found = ""
     try:
         values = {
-            name: np.ma.filled(np.ma.asarray(curves[name]), np.nan) for name in (time, *names)
+            name: np.ma.filled(np.ma.asarray(curves[name]), np.nan)
+            for name in (time, *names)
         }
         found = ", ".join(
             f"{n} {np.shape(values[n] if n in values else curves[n])}" for n in curves
@@ -278,10 +337,14 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             )
         if "seed" in rows:
             data = (
-                rows.assign(**{n: values[n] for n in names}).set_index(["seed", time]).to_xarray()
+                rows.assign(**{n: values[n] for n in names})
+                .set_index(["seed", time])
+                .to_xarray()
             )
             counts = pd.crosstab(rows.seed, rows[time]).to_numpy()
-            if (counts[:, 1:] > counts[:, :-1]).any():  # comes back after a gap, or comes late
+            if (
+                counts[:, 1:] > counts[:, :-1]
+            ).any():  # comes back after a gap, or comes late
                 raise ParameterError(
                     f"{what}: every student must have a row at every {time}, the first of "
                     "--columns, until it ends; cells may be blank"
@@ -327,10 +390,11 @@ def published(means: xr.Dataset, students: int) -> xr.Dataset:
     Parameters
     ----------
     means : Dataset
-        From `read` or `arrays`, without seeds: ``x``, and ``x_std``, its standard deviation between
-        students (``"sem*4.472"`` from a standard error of 20).
+        From `read` or `arrays`, without seeds: ``x``, and ``x_std``, its standard
+        deviation between students (``"sem*4.472"`` from a standard error of 20).
     students : int
-        Their number, at least 2; if it varies, give ``x_n`` to `read` or `arrays` instead.
+        Their number, at least 2; if it varies, give ``x_n`` to `read` or `arrays`
+        instead.
 
     Raises
     ------
@@ -339,8 +403,14 @@ def published(means: xr.Dataset, students: int) -> xr.Dataset:
     """
     students = number("students", students, Allowed(low=2), int)
     if not isinstance(means, xr.Dataset):
-        raise ParameterError(f"means = {shown(means)}: must be a Dataset, of read or arrays")
-    numbers = {f"{x}_n": students + 0 * means[x] for x in map(str, means) if f"{x}_std" in means}
+        raise ParameterError(
+            f"means = {shown(means)}: must be a Dataset, of read or arrays"
+        )
+    numbers = {
+        f"{x}_n": students + 0 * means[x]
+        for x in map(str, means)
+        if f"{x}_std" in means
+    }
     if not numbers or "seed" in means.dims:
         raise ParameterError(
             f"means: must be x and x_std over time, got {', '.join(map(str, means))}"
@@ -349,7 +419,8 @@ def published(means: xr.Dataset, students: int) -> xr.Dataset:
 
 
 def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
-    """A flow of a model (its first one), solved at given parameters, against curves of a table.
+    """A flow of a model (its first one), solved at given parameters, against curves of
+    a table.
 
     Raises
     ------
@@ -358,12 +429,18 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     """
     flows = model.wing("theory").flows()
     if not flows:
-        raise ParameterError(f"{model.name}: has no flow; in Python: compare(curve, read(...))")
+        raise ParameterError(
+            f"{model.name}: has no flow; in Python: compare(curve, read(...))"
+        )
     flow = next(iter(flows.values()))
     time = flow.time.name
     if time not in runs.dims:
-        raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
-    times = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
+        raise ParameterError(
+            f"--columns: the first must be {time}=COLUMN, the time of {flow.name}"
+        )
+    times = np.union1d(
+        0.0, runs[time].values
+    )  # a curve of one time could not be interpolated
     curve = flow.solve(p, at=times, **{time: float(times[-1])})
     found = compare(curve, runs)
     if isinstance(p, Stepped) and time == p.TIME and failed(found.checks):
@@ -375,12 +452,18 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
     flags = ("json", "wide", *ensemble_source.FLAGS, *FLAGS)
-    args = cli.parser("verify.trajectories", "Flow against a table.", *flags).parse_args(argv)
+    args = cli.parser(
+        "verify.trajectories", "Flow against a table.", *flags
+    ).parse_args(argv)
     unused = [
-        x for x in ("seeds", "until", "alpha", "device", "plot") if getattr(args, x) is not None
+        x
+        for x in ("seeds", "until", "alpha", "device", "plot")
+        if getattr(args, x) is not None
     ]
     if unused:
-        raise ParameterError(f"--{unused[0]}: not together with --columns, whose file says it")
+        raise ParameterError(
+            f"--{unused[0]}: not together with --columns, whose file says it"
+        )
     if args.runs is None or args.columns is None:
         raise ParameterError(
             "--columns NAME=COLUMN,... needs --runs FILE.csv, and --rows needs both"
@@ -388,4 +471,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = command.mapped("--rows", args.rows) if args.rows else {}
     runs = read(args.runs, command.mapped("--columns", args.columns), rows)
     comparison = against(args.model, command.request(args).parameters(), runs)
-    return Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)
+    return Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(
+        args
+    )

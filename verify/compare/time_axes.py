@@ -1,5 +1,5 @@
-"""Datasets of curves, of a theory or of students, as every comparison reads them: one time, sorted,
-of numbers, and each student once.
+"""Datasets of curves, of a theory or of students, as every comparison reads them: one
+time, sorted, of numbers, and each student once.
 """
 
 from collections import Counter
@@ -11,18 +11,20 @@ import scipy.interpolate
 import xarray as xr
 
 from theory import ParameterError
-from theory.dynamics import prediction
 from theory.call.parameters import shown
+from theory.dynamics import prediction
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time
-APART = 10  # ratio of the lengths of runs and theory at which their units of time may differ
+# ratio of the lengths of runs and theory at which their units of time may differ
+APART = 10
 
 
 def pair(
     curve: Any, runs: Any, time: str | None = None, what: str = "the curve"
 ) -> tuple[xr.Dataset, xr.Dataset, str]:
-    """A theory curve and runs over the same time, which is renamed as in the curve, and of the same
-    seeds if the curve has seeds. Those without any value are not counted among them.
+    """A theory curve and runs over the same time, which is renamed as in the curve, and
+    of the same seeds if the curve has seeds. Those without any value are not counted
+    among them.
 
     Parameters
     ----------
@@ -35,8 +37,9 @@ def pair(
     Raises
     ------
     ParameterError
-        If it is not clear which dimension is the time, if the times are not usable (`axis`), or if
-        runs and curve belong to different students (`prediction.check_curve`).
+        If it is not clear which dimension is the time, if the times are not usable
+        (`axis`), or if runs and curve belong to different students
+        (`prediction.check_curve`).
     """
     prediction.are_datasets(curve, runs)
     runs, time = _named(curve, runs, time, what)
@@ -44,12 +47,20 @@ def pair(
     runs = axis("runs", runs, time)
     units = [data[time].attrs.get("units") for data in (curve, runs)]
     if None not in units and units[0] != units[1]:
-        raise ParameterError(f"{time}: in {units[0]} in the curve, in {units[1]} in the runs")
+        raise ParameterError(
+            f"{time}: in {units[0]} in the curve, in {units[1]} in the runs"
+        )
     for whose, data in (("curve", curve), ("runs", runs)):
         twice = Counter(_seeds(data)).most_common(1)
         if twice and twice[0][1] > 1:
-            raise ParameterError(f"{whose}: seed {twice[0][0]!r} comes {twice[0][1]} times")
-    if _seeds(curve) and {*_seeds(curve)} != {*_seeds(runs)} and _used(curve) == _used(runs):
+            raise ParameterError(
+                f"{whose}: seed {twice[0][0]!r} comes {twice[0][1]} times"
+            )
+    if (
+        _seeds(curve)
+        and {*_seeds(curve)} != {*_seeds(runs)}
+        and _used(curve) == _used(runs)
+    ):
         curve = curve.reindex(seed=runs.seed)
     prediction.check_curve(curve, runs)
     return curve, runs, time
@@ -60,19 +71,31 @@ def _named(curve: xr.Dataset, runs: xr.Dataset, time: str | None, what: str) -> 
     ours = [str(d) for d in curve.dims if d not in UNTIMED]
     theirs = ", ".join(map(str, runs.dims))
     if time is not None and not (isinstance(time, str) and time in runs.dims):
-        raise ParameterError(f"time = {shown(time)}: must be a dimension of the runs ({theirs})")
+        raise ParameterError(
+            f"time = {shown(time)}: must be a dimension of the runs ({theirs})"
+        )
     if time is not None and time not in ours:
         if len(ours) != 1:
-            raise ParameterError(f"curve: must have one time, has {', '.join(ours) or 'none'}")
+            raise ParameterError(
+                f"curve: must have one time, has {', '.join(ours) or 'none'}"
+            )
         (name,) = ours
         if name in runs.variables:
-            raise ParameterError(f"runs: have {name}, too: runs.swap_dims({time}={name!r})")
+            raise ParameterError(
+                f"runs: have {name}, too: runs.swap_dims({time}={name!r})"
+            )
         return runs.rename({time: name}), name
     if time is None:
         shared = [d for d in ours if d in runs.dims]
-        alone = [d for d in shared if any({d} == {*v.dims} - {*UNTIMED} for v in curve.values())]
+        alone = [
+            d
+            for d in shared
+            if any({d} == {*v.dims} - {*UNTIMED} for v in curve.values())
+        ]
         if len(alone or shared) > 1:
-            raise ParameterError(f"time = None: {what} must have one; it has {', '.join(shared)}")
+            raise ParameterError(
+                f"time = None: {what} must have one; it has {', '.join(shared)}"
+            )
         if not shared:
             raise ParameterError(
                 f"runs: no dimension {' or '.join(ours)}; say which of {theirs} is the time, in "
@@ -96,13 +119,19 @@ def axis(whose: str, data: Any, name: str) -> Any:
         )
     kind = data[name].dtype.kind
     if kind in "mM":
-        since = f"{whose}.{name}" if kind == "m" else f"({whose}.{name} - {whose}.{name}[0])"
+        since = (
+            f"{whose}.{name}"
+            if kind == "m"
+            else f"({whose}.{name} - {whose}.{name}[0])"
+        )
         raise ParameterError(
             f"{whose}: {name} must be numbers, not {data[name].dtype}: "
             f'{whose}.assign_coords({name}=({since} / np.timedelta64(1, "s")).values)'
         )
     if kind not in "iuf":
-        raise ParameterError(f"{whose}: times {name} must be numbers, not {data[name].dtype}")
+        raise ParameterError(
+            f"{whose}: times {name} must be numbers, not {data[name].dtype}"
+        )
     times = data[name].values.astype(float)
     if not np.isfinite(times).all() or len(np.unique(times)) < len(times):
         raise ParameterError(f"{whose}: times {name} must be finite, each once")
@@ -112,7 +141,9 @@ def axis(whose: str, data: Any, name: str) -> Any:
 
 
 def other_unit(curve: xr.Dataset, runs: xr.Dataset, time: str, end: float) -> list[str]:
-    """Hint that runs may have another unit of time, if they end far from where theory does."""
+    """Hint that runs may have another unit of time, if they end far from where theory
+    does.
+    """
     last = float(runs[time].max())
     if APART * abs(end) >= abs(last) >= abs(end) / APART:
         return []
@@ -134,24 +165,40 @@ def numbers(whose: str, data: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
     data = data[[*names]].compute()
     for name, values in data.items():
         if values.dtype.kind not in "iuf":
-            raise ParameterError(f"{whose}.{name}: must be real numbers, not {values.dtype}")
-        if np.isinf(values).any():
-            place = values.where(np.isinf(values)).stack(place=values.dims).dropna("place")[0]
-            where = ", ".join(
-                f"{d} = {place.coords[d].item()}" for d in values.dims if d in place.coords
+            raise ParameterError(
+                f"{whose}.{name}: must be real numbers, not {values.dtype}"
             )
-            raise ParameterError(f"{whose}.{name}: is infinite at {where}; NaN makes it blank")
+        if np.isinf(values).any():
+            place = (
+                values.where(np.isinf(values))
+                .stack(place=values.dims)
+                .dropna("place")[0]
+            )
+            where = ", ".join(
+                f"{d} = {place.coords[d].item()}"
+                for d in values.dims
+                if d in place.coords
+            )
+            raise ParameterError(
+                f"{whose}.{name}: is infinite at {where}; NaN makes it blank"
+            )
     return data.astype(float)
 
 
 def _used(data: xr.Dataset) -> set[Any]:
     """Seeds with any value."""
-    some = [v.notnull().any({*v.dims} - {"seed"}) for v in data.values() if "seed" in v.dims]
+    some = [
+        v.notnull().any({*v.dims} - {"seed"}) for v in data.values() if "seed" in v.dims
+    ]
     return {seed for mask in some for seed in mask.seed.values[mask.values].tolist()}
 
 
 def _seeds(data: xr.Dataset) -> list[Any]:
-    return data.seed.values.tolist() if "seed" in data.dims and "seed" in data.coords else []
+    return (
+        data.seed.values.tolist()
+        if "seed" in data.dims and "seed" in data.coords
+        else []
+    )
 
 
 def precision(*values: xr.DataArray) -> float:
@@ -161,8 +208,8 @@ def precision(*values: xr.DataArray) -> float:
 
 
 def at(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
-    """A curve at other times inside its range: cubic between its points (linear for fewer than
-    four), blank beside a blank.
+    """A curve at other times inside its range: cubic between its points (linear for
+    fewer than four), blank beside a blank.
     """
     known = curve[time].values
     times = np.clip(times, known[0], known[-1])
@@ -181,8 +228,8 @@ def at(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
 
 
 def error(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
-    """Upper estimate of the error of `at`, zero at the curve's points: what changes without every
-    second point. Cubics over half the spacing err a sixteenth.
+    """Upper estimate of the error of `at`, zero at the curve's points: what changes
+    without every second point. Cubics over half the spacing err a sixteenth.
     """
     last = curve.sizes[time] - 1
     coarse = curve.isel({time: np.unique([*range(0, last, 2), last])})

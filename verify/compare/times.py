@@ -1,4 +1,6 @@
-"""Emergence times of students and of a theory, side by side, and their exponents, as datasets."""
+"""Emergence times of students and of a theory, side by side, and their exponents, as
+datasets.
+"""
 
 from collections.abc import Sequence
 
@@ -20,14 +22,14 @@ def emergence_times(
     beyond: bool = False,
     **levels: float,
 ) -> xr.Dataset:
-    """When variables first reach a level, in students and in theory: ``emergence_times(runs,
-    st.predict(p, runs), A=0.5).to_dataframe()``.
+    """When variables first reach a level, in students and in theory:
+    ``emergence_times(runs, st.predict(p, runs), A=0.5).to_dataframe()``.
 
     Parameters
     ----------
     runs, theory : Dataset
-        Students and theory over the same time and, where they have them, over ``seed`` and fields
-        that were swept.
+        Students and theory over the same time and, where they have them, over ``seed``
+        and fields that were swept.
     time : str, optional
         The dimension that is the time; needed only if something else is swept.
     beyond : bool
@@ -38,32 +40,41 @@ def emergence_times(
     Returns
     -------
     Dataset
-        ``measured`` and ``predicted`` over ``quantity`` and all dimensions but the time, in its
-        unit, and ``deviation`` = measured / predicted - 1. A quantity that crosses its level
-        downwards in most curves is named so: falling. NaN where a time is not known;
-        ``measured_note`` and ``predicted_note`` say why: not reached, no values, blank before; and
-        where a level was passed when the first value was measured.
+        ``measured`` and ``predicted`` over ``quantity`` and all dimensions but the
+        time, in its unit, and ``deviation`` = measured / predicted - 1. A quantity that
+        crosses its level downwards in most curves is named so: falling. NaN where a
+        time is not known; ``measured_note`` and ``predicted_note`` say why: not
+        reached, no values, blank before; and where a level was passed when the first
+        value was measured.
 
     Raises
     ------
     ParameterError
-        If a variable is missing, the time is not clear or no finite numbers, or the theory does not
-        describe the students.
+        If a variable is missing, the time is not clear or no finite numbers, or the
+        theory does not describe the students.
     """
     with scope.allow_beyond(beyond):
-        theory, runs, time = time_axes.pair(theory, runs, time, next(iter(levels), "the curve"))
+        theory, runs, time = time_axes.pair(
+            theory, runs, time, next(iter(levels), "the curve")
+        )
     if not levels:
         raise ParameterError("levels: none given; say for instance A=0.5")
     datasets = []
     for name, level in levels.items():
         level = number(name, level)
         sides = {"measured": runs, "predicted": theory}
-        missing = [s for s, of in sides.items() if name not in of or time not in of[name].dims]
+        missing = [
+            s for s, of in sides.items() if name not in of or time not in of[name].dims
+        ]
         if missing:
-            known = ", ".join(str(n) for n, v in runs.items() if n in theory and time in v.dims)
+            known = ", ".join(
+                str(n) for n, v in runs.items() if n in theory and time in v.dims
+            )
             said = f"not {' or '.join(missing)} over {time}"
             raise ParameterError(f"{name}: {said}; both have {known or 'none'}")
-        both = [time_axes.numbers(side, data, [name])[name] for side, data in sides.items()]
+        both = [
+            time_axes.numbers(side, data, [name])[name] for side, data in sides.items()
+        ]
         rise = _rise([x.transpose(..., time).values - level for x in both])
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
         first = {
@@ -82,17 +93,22 @@ def emergence_times(
 
 
 def _rise(sides: Sequence[np.ndarray]) -> float:
-    """Share of curves, rows of an array, that first cross zero upwards less that of those that do
-    downwards, in sum over students and theory; where none crosses, by their ends.
+    """Share of curves, rows of an array, that first cross zero upwards less that of
+    those that do downwards, in sum over students and theory; where none crosses, by
+    their ends.
     """
-    rows = [[row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1])] for of in sides]
+    rows = [
+        [row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1])] for of in sides
+    ]
     crossing = [[-r[0] for r in of if r.size and r.min() < 0 < r.max()] for of in rows]
     ends = [[r[-1] - r[0] for r in of if r.size] for of in rows]
     return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
 def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
-    """First crossing along the time, of every other index, and what there is to say of each."""
+    """First crossing along the time, of every other index, and what there is to say of
+    each.
+    """
 
     def first(row: np.ndarray) -> tuple[float, str]:
         return crossed(row, curve[time].values, level, side)
@@ -108,7 +124,8 @@ def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
 
 
 def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
-    """Exponent of each time in a swept field: least squares of its logarithm, seed by seed.
+    """Exponent of each time in a swept field: least squares of its logarithm, seed by
+    seed.
 
     Parameters
     ----------
@@ -120,9 +137,10 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
     Returns
     -------
     Dataset
-        Mean over seeds of each variable but the deviation, with ``NAME_error``, its standard error
-        over seeds (NaN for a single value), and ``gap``, measured - predicted of the same seed.
-        Seeds that do not reach the level everywhere are left out.
+        Mean over seeds of each variable but the deviation, with ``NAME_error``, its
+        standard error over seeds (NaN for a single value), and ``gap``, measured -
+        predicted of the same seed. Seeds that do not reach the level everywhere are
+        left out.
 
     Raises
     ------
@@ -130,12 +148,22 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
         If `along` is no dimension with at least two positive values.
     """
     if not isinstance(times, xr.Dataset):
-        raise ParameterError(f"times = {shown(times)}: must be a Dataset, of emergence_times")
-    if along not in times.dims or times.sizes[along] < 2 or not bool((times[along] > 0).all()):
-        raise ParameterError(f"along = {along!r}: must be a dimension with two positive values")
+        raise ParameterError(
+            f"times = {shown(times)}: must be a Dataset, of emergence_times"
+        )
+    if (
+        along not in times.dims
+        or times.sizes[along] < 2
+        or not bool((times[along] > 0).all())
+    ):
+        raise ParameterError(
+            f"along = {along!r}: must be a dimension with two positive values"
+        )
     x = np.log(times[along])
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    slopes = (weights * np.log(times[["measured", "predicted"]])).sum(along, skipna=False)
+    slopes = (weights * np.log(times[["measured", "predicted"]])).sum(
+        along, skipna=False
+    )
     slopes = slopes.assign(gap=slopes.measured - slopes.predicted)
     out = xr.Dataset()
     for name, slope in slopes.items():

@@ -1,6 +1,6 @@
-"""Checks of every kind of student on a device: gradients against autograd on the CPU, ensembles
-against the CPU within the spread of seeds, resumption bit for bit, and independence of the stack
-size.
+"""Checks of every kind of student on a device: gradients against autograd on the CPU,
+ensembles against the CPU within the spread of seeds, resumption bit for bit, and
+independence of the stack size.
 """
 
 import tempfile
@@ -17,24 +17,38 @@ import xarray as xr
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from simulate.training import learner, pool
 from simulate.state_tracking.gradients import Plain
 from simulate.systems import STUDENTS, student
+from simulate.training import learner, pool
 from simulate.training.plan import System
 from verify.checks.check import Check, at_least, identity, vanishing
 
 CPU = torch.device("cpu")
-SHAKE = 0.3  # perturbation of the weights before gradients are compared, as many start at zero
+# perturbation of the weights before gradients are compared, as many start at zero
+SHAKE = 0.3
 TOLERANCE = {
-    torch.float32: (1e-4, "single precision, sums that cancel; products at tf32 would leave 1e-3"),
-    torch.float64: (1e-11, "double precision; one operation at single precision would leave 1e-8"),
+    torch.float32: (
+        1e-4,
+        "single precision, sums that cancel; products at tf32 would leave 1e-3",
+    ),
+    torch.float64: (
+        1e-11,
+        "double precision; one operation at single precision would leave 1e-8",
+    ),
 }
 # About forty rows per state, in groups of different sizes.
 WIDE = dict(N=3, L=3, d_g=17, d_h=8, n_train=120, n_test=16)
 FEW = dict(N=2, L=3, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
 # Ensembles compared with the CPU, and the compared variables.
 COMPARED = {
-    "state_tracking.student": ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"),
+    "state_tracking.student": (
+        "A",
+        "R",
+        "S",
+        "loss",
+        "variance_other",
+        "rollout_accuracy",
+    ),
     "induction_heads.disentangled": ("alpha", "beta", "gamma", "loss"),
     "induction_heads.standard": ("loss", "accuracy"),
     "positional_semantic.attention": ("q", "m", "theta", "test_mse_half"),
@@ -86,12 +100,19 @@ def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
 
 
 def observed(
-    system: System, p: Any, device: torch.device, dtype: torch.dtype, weights: list[Tensor]
+    system: System,
+    p: Any,
+    device: torch.device,
+    dtype: torch.dtype,
+    weights: list[Tensor],
 ) -> dict[str, np.ndarray]:
-    """Measurements and gradients of a stack of two students at given weights. An empty list of
-    weights is filled with perturbed initial weights.
+    """Measurements and gradients of a stack of two students at given weights. An empty
+    list of weights is filled with perturbed initial weights.
     """
-    draw, random = torch.randn, torch.Generator().manual_seed(20260616)  # any fixed seed
+    draw, random = (
+        torch.randn,
+        torch.Generator().manual_seed(20260616),
+    )  # any fixed seed
 
     def randn(*size: Any, dtype: torch.dtype | None = None, **more: Any) -> Tensor:
         """The same numbers at both precisions."""
@@ -104,8 +125,12 @@ def observed(
             stack.step(0)
         trained = [w for w, _ in first.values()]
         if not weights:
-            shaken = (SHAKE * draw(w.shape, generator=random, dtype=w.dtype) for w in trained)
-            weights += [w.detach().cpu() + s for w, s in zip(trained, shaken, strict=True)]
+            shaken = (
+                SHAKE * draw(w.shape, generator=random, dtype=w.dtype) for w in trained
+            )
+            weights += [
+                w.detach().cpu() + s for w, s in zip(trained, shaken, strict=True)
+            ]
         with torch.no_grad():
             for w, value in zip(trained, weights, strict=True):
                 w.copy_(value)
@@ -118,8 +143,8 @@ def observed(
 
 
 def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
-    """One row per precision: the gradient or measurement that differs most from autograd in double
-    precision on the CPU.
+    """One row per precision: the gradient or measurement that differs most from
+    autograd in double precision on the CPU.
     """
     system, p = student(name, **settings)
     by_hand = system.name == "state_tracking" and p.fix_embedding
@@ -133,57 +158,78 @@ def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
         where = f"{name}{', wide' * bool(settings)}, {str(dtype)[6:]} on {device}"
         worst = observed(system, p, device, dtype, weights)
         if worst.keys() != expected.keys():
-            raise RuntimeError(f"{where}: gives {sorted(worst)}, not {sorted(expected)}")
+            raise RuntimeError(
+                f"{where}: gives {sorted(worst)}, not {sorted(expected)}"
+            )
         every = [
             identity(where, quantity, value, worst[quantity], tolerance, why)
             for quantity, value in expected.items()
             if np.isfinite(value).all()
         ]
-        rows.append(max(every, key=lambda row: np.inf if np.isnan(row.error) else row.error))
+        rows.append(
+            max(every, key=lambda row: np.inf if np.isnan(row.error) else row.error)
+        )
     return rows
 
 
 def checks(model: str, device: torch.device) -> list[Check]:
     """Gradients of every student of a model."""
-    wide = gradients("state_tracking.student", device, **WIDE) if model == "state_tracking" else []
+    wide = (
+        gradients("state_tracking.student", device, **WIDE)
+        if model == "state_tracking"
+        else []
+    )
     return [*wide, *(row for name in kinds(model) for row in gradients(name, device))]
 
 
 def ensemble(name: str, tiny: bool) -> tuple[System, Any, range]:
-    """System, parameters and seeds of an ensemble to be compared; ``tiny`` ones only test that the
-    code runs.
+    """System, parameters and seeds of an ensemble to be compared; ``tiny`` ones only
+    test that the code runs.
     """
     if tiny:
-        return (*student(name, **FEW if name.startswith("state_tracking") else {}), range(2))
+        return (
+            *student(name, **FEW if name.startswith("state_tracking") else {}),
+            range(2),
+        )
     system, p = student(name)
     return system, getattr(type(p), "demo", type(p))(), range(8)
 
 
 def agreement(name: str, device: torch.device, tiny: bool) -> Iterator[Check]:
-    """Students trained on the CPU and on the device, the latter also with an interruption."""
+    """Students trained on the CPU and on the device, the latter also with an
+    interruption.
+    """
     here, *rows = resumed(name, device, tiny)
     system, p, seeds = ensemble(name, tiny)
     with tempfile.TemporaryDirectory() as folder:
         on_cpu = partial(system.train, store=folder, device="cpu", progress=False)
         there = on_cpu(p, seeds, workers=1 if tiny else None)
     for quantity in COMPARED[name]:
-        yield shift(f"{name} on {device}, {quantity}", quantity, there[quantity], here[quantity])
+        yield shift(
+            f"{name} on {device}, {quantity}", quantity, there[quantity], here[quantity]
+        )
     yield from rows
 
 
 def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> Check:
-    """Largest shift of the mean over seeds between two devices, in standard deviations over seeds.
+    """Largest shift of the mean over seeds between two devices, in standard deviations
+    over seeds.
 
-    If seeds do not differ at all (e.g. at time 0), the mean must be equal up to rounding.
+    If seeds do not differ at all (e.g. at time 0), the mean must be equal up to
+    rounding.
     """
     rounding = 1e-6 * np.abs(there).max() + np.finfo(float).tiny
     gap = np.abs((here - there).mean("seed", skipna=False))
-    return vanishing(name, quantity, gap / (there.std("seed", ddof=1) + rounding), SHIFT, SHIFT_WHY)
+    return vanishing(
+        name, quantity, gap / (there.std("seed", ddof=1) + rounding), SHIFT, SHIFT_WHY
+    )
 
 
-def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Check, Check]:
-    """Students trained on a device, and whether interrupting them half-way gives the same
-    result.
+def resumed(
+    name: str, device: torch.device, tiny: bool
+) -> tuple[xr.Dataset, Check, Check]:
+    """Students trained on a device, and whether interrupting them half-way gives the
+    same result.
     """
     system, p, seeds = ensemble(name, tiny)
     left, half, stops = 0, system.length(p) // 2, [False]
@@ -193,8 +239,12 @@ def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Ch
         return stops[0]
 
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as cut:
-        train = partial(system.train, p, seeds, device=str(device), workers=1, progress=False)
-        for _ in seeds:  # seeds that are trained one after the other are each interrupted
+        train = partial(
+            system.train, p, seeds, device=str(device), workers=1, progress=False
+        )
+        for (
+            _
+        ) in seeds:  # seeds that are trained one after the other are each interrupted
             with pool.stopping(halfway):
                 try:
                     train(store=cut)
@@ -203,11 +253,21 @@ def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Ch
                         raise
             left += len(list(Path(cut).rglob("*.checkpoint")))
         agree, again = train(store=whole), train(store=cut)
-    differ = [str(n) for n, v in agree.items() if v.values.tobytes() != again[n].values.tobytes()]
+    differ = [
+        str(n)
+        for n, v in agree.items()
+        if v.values.tobytes() != again[n].values.tobytes()
+    ]
     same = f"{name} on {device}, quantities a resumed run has otherwise"
     return (
         agree,
-        at_least(f"{name} on {device}, checkpoints of interruptions", "device", 1, left, LEFT_WHY),
+        at_least(
+            f"{name} on {device}, checkpoints of interruptions",
+            "device",
+            1,
+            left,
+            LEFT_WHY,
+        ),
         vanishing(same, ", ".join(differ), len(differ), 0, BITS_WHY),
     )
 
@@ -215,8 +275,9 @@ def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Ch
 def stacks(
     device: torch.device, dtype: torch.dtype, tiny: bool
 ) -> tuple[list[Check], dict[str, float]]:
-    """Weights of state-tracking students after a few steps in stacks of several sizes against those
-    of single students, and the fraction of students whose weights agree bit for bit.
+    """Weights of state-tracking students after a few steps in stacks of several sizes
+    against those of single students, and the fraction of students whose weights agree
+    bit for bit.
     """
     system, p, _ = ensemble("state_tracking.student", tiny)
     sizes = (1, 2, 3) if tiny else (1, 16, 100, 128)
@@ -226,13 +287,18 @@ def stacks(
         for number in range(STEPS):
             stack.step(number)
         states = [stack.state(b)["weights"] for b in range(len(seeds))]
-        return [{n: w.double().cpu().numpy() for n, w in state.items()} for state in states]
+        return [
+            {n: w.double().cpu().numpy() for n, w in state.items()} for state in states
+        ]
 
     alone = [descend([seed])[0] for seed in range(sizes[-1])]
     rows, equal = [], {}
     for size in sizes:
         gaps = [
-            max(float(np.abs(one[n] - other[n]).max() / np.abs(other[n]).max()) for n in one)
+            max(
+                float(np.abs(one[n] - other[n]).max() / np.abs(other[n]).max())
+                for n in one
+            )
             for one, other in zip(descend(range(size)), alone, strict=False)
         ]
         where = f"stack of {size} against alone, {str(dtype)[6:]} on {device}"

@@ -1,5 +1,5 @@
-"""Emergence with all weights trained: closed flow against the network, asymptotic law against the
-flow, students against both. Gaussian data are in `gaussian`.
+"""Emergence with all weights trained: closed flow against the network, asymptotic law
+against the flow, students against both. Gaussian data are in `gaussian`.
 """
 
 import itertools
@@ -15,7 +15,16 @@ from theory.induction_heads import predict
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law
 from theory.induction_heads.parameters import StandardParameters
-from verify.checks.check import Band, Check, Noted, identity, listed, sampled, together, with_notes
+from verify.checks.check import (
+    Band,
+    Check,
+    Noted,
+    identity,
+    listed,
+    sampled,
+    together,
+    with_notes,
+)
 from verify.compare.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.all_weights_equations import Network
@@ -33,7 +42,8 @@ CORRECTED = {
     "others": (1e-3, f"{LINE}, a part ln N / N of these times"),
 }
 RATE = 0.2  # step of students in t
-# Measured on seeds 0 to 7, which no check looks at; at infinite batch they agree within 1%.
+# Measured on seeds 0 to 7, which no check looks at; at infinite batch they agree within
+# 1%.
 NOISE = "noise of batches, of order 1/batch"
 LARGER_BATCH: dict[tuple[str | int, ...], Band] = {
     ("last", 8): Band(-0.007, -0.0035, NOISE),
@@ -41,9 +51,11 @@ LARGER_BATCH: dict[tuple[str | int, ...], Band] = {
     ("uniform", 16): Band(-0.012, -0.005, NOISE),
 }
 SECOND = "terms of order 1/batch^2"
-INFINITE_BATCH: dict[tuple[str | int, ...], Band] = {("last", 16): Band(0.003, 0.009, SECOND)}
-# On a burst: stated before any student was trained, but for the larger batch at N = 32 (1.8% late
-# in four seeds that no check looks at).
+INFINITE_BATCH: dict[tuple[str | int, ...], Band] = {
+    ("last", 16): Band(0.003, 0.009, SECOND)
+}
+# On a burst: stated before any student was trained, but for the larger batch at N = 32
+# (1.8% late in four seeds that no check looks at).
 LARGER_BATCH["last", 16, 2] = Band(-0.05, 0.01, NOISE)
 LARGER_BATCH["last", 32, 4] = Band(0.01, 0.025, NOISE)
 for burst in ((16, 2), (32, 4)):
@@ -58,8 +70,8 @@ STANDARD_STEPS = 400
 
 @listed
 def against_network(size: int = NETWORK_SIZE) -> Iterator[Check]:
-    """Drop and emergence times of the full network's gradient flow against those of the closed
-    flow.
+    """Drop and emergence times of the full network's gradient flow against those of the
+    closed flow.
     """
     for (query, label), mask in itertools.product(QUERIES.items(), MASKS):
         closed = times.times(size, query, mask)
@@ -78,12 +90,20 @@ def against_network(size: int = NETWORK_SIZE) -> Iterator[Check]:
 
 
 def step_by_step(
-    name: str, equation: str, N: int, query: str, steps: int, right: int = 1, **more: Any
+    name: str,
+    equation: str,
+    N: int,
+    query: str,
+    steps: int,
+    right: int = 1,
+    **more: Any,
 ) -> Check:
-    """Training in the nineteen directions against the Euler map of the closed gradient, at every
-    step.
+    """Training in the nineteen directions against the Euler map of the closed gradient,
+    at every step.
     """
-    p = orthonormal(N, query, "nineteen", RATE, steps, right=right).replace(eval_every=1)
+    p = orthonormal(N, query, "nineteen", RATE, steps, right=right).replace(
+        eval_every=1
+    )
     runs = train(p, seeds=[0], dtype="float64", **more)
     path = times.euler(N, query, p.mask, p.time_per_step, steps, right)
     why = f"rounding of {steps} steps, float64"
@@ -94,7 +114,9 @@ def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
     """`step_by_step` for both queries."""
     name = "all-weights descent step by step"
     return [
-        step_by_step(f"{name}, {label}", "flow of all weights", size, query, steps, **more)
+        step_by_step(
+            f"{name}, {label}", "flow of all weights", size, query, steps, **more
+        )
         for query, label in QUERIES.items()
     ]
 
@@ -109,11 +131,14 @@ def flow_times(size: int, query: str, right: int = 1) -> dict[str, float]:
 def against_law(
     sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST
 ) -> Iterator[Check | str]:
-    """The law without fitted constants at the largest size, and with its term of order N fitted at
-    smaller sizes.
+    """The law without fitted constants at the largest size, and with its term of order
+    N fitted at smaller sizes.
     """
     for query, label in QUERIES.items():
-        table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
+        table = {
+            N: (flow_times(N, query), law.predicted(N, query))
+            for N in (*sizes, largest)
+        }
         for name in (*times.LEVELS, "T_drop"):
             flow = table[largest][0][name]
             predicted = table[largest][1][name]
@@ -130,7 +155,8 @@ def against_law(
             yield identity(
                 f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
                 "flow of five numbers",
-                predicted + largest * np.polyval(np.polyfit(x, excess, 1), np.log(largest)),
+                predicted
+                + largest * np.polyval(np.polyfit(x, excess, 1), np.log(largest)),
                 flow,
                 *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
             )
@@ -167,15 +193,16 @@ def of_batches(
     batches: tuple[int, int] = BATCHES,
     **more: Any,
 ) -> Iterator[Check | str]:
-    """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
-    against population descent with the same step.
+    """Drop of students with all weights trained on finite batches, extrapolated in the
+    batch size, against population descent with the same step.
     """
     steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
     predicted = dropped(predict(p)).values[0]
     small, large = (
-        dropped(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
+        dropped(train(p.replace(batch_size=b), seeds=seeds, **more)).values
+        for b in batches
     )
     known = (query, N) if right == 1 else (query, N, right)
     rows = {
@@ -202,20 +229,23 @@ def of_batches(
 def students(**more: Any) -> Noted:
     """`of_batches` for all queries and sizes."""
     return together(
-        of_batches(N, query, **more) for query, N in itertools.product(QUERIES, STUDENT_SIZES)
+        of_batches(N, query, **more)
+        for query, N in itertools.product(QUERIES, STUDENT_SIZES)
     )
 
 
 @listed
 def standard_transformer(**more: Any) -> Iterator[str]:
-    """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95%
-    interval.
+    """Exponent of the drop in the number of pairs for the standard transformer (Sec.
+    2), with a 95% interval.
     """
     drops = {}
     for pairs in STANDARD_PAIRS:
         p = StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
         runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
-        drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
+        drops[pairs] = first_crossing(
+            -runs.loss.rename(step="t"), -np.log(pairs) / 2
+        ).values
     yield from [
         f"  standard transformer, {pairs} pairs: half of ln(pairs) after "
         + ", ".join(f"{v:.0f}" for v in d)
@@ -224,7 +254,9 @@ def standard_transformer(**more: Any) -> Iterator[str]:
     ]
     each = np.stack([drops[n] for n in STANDARD_PAIRS])
     if np.isfinite(each).all():
-        slope, low, high = flow_laws.log_fit(np.repeat(STANDARD_PAIRS, each.shape[1]), each.ravel())
+        slope, low, high = flow_laws.log_fit(
+            np.repeat(STANDARD_PAIRS, each.shape[1]), each.ravel()
+        )
         yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
 
 

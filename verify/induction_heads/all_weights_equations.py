@@ -10,7 +10,14 @@ import sympy as sp
 import torch
 
 from simulate.induction_heads import student as task
-from simulate.induction_heads.student import NAMES, THREE, Student, assemble, project, squared_error
+from simulate.induction_heads.student import (
+    NAMES,
+    THREE,
+    Student,
+    assemble,
+    project,
+    squared_error,
+)
 from theory.equations.equation import Equation
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
@@ -23,8 +30,8 @@ from theory.induction_heads.symbols import alpha, beta, gamma, q
 from verify.checks.check import Check, identity, listed
 from verify.rates import rates
 
-# The full network at given values of the nineteen pseudo-parameters, and at random values of
-# three, for the checks of gradients
+# The full network at given values of the nineteen pseudo-parameters, and at random
+# values of three, for the checks of gradients
 
 CLOSE = 1e-12, "both sides float64, few operations"
 BY_AUTOGRAD = 1e-10, "autograd in float64"
@@ -45,8 +52,8 @@ def pseudo(**values: float) -> np.ndarray:
 
 
 class Network:
-    """The full network on orthonormal sequences: loss and its gradient with respect to the nineteen
-    pseudo-parameters, by autograd.
+    """The full network on orthonormal sequences: loss and its gradient with respect to
+    the nineteen pseudo-parameters, by autograd.
 
     Parameters
     ----------
@@ -71,11 +78,15 @@ class Network:
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         D = self.student.D
-        self.student.load_state_dict(assemble(dict(zip(NAMES, theta.tolist(), strict=True)), D))
+        self.student.load_state_dict(
+            assemble(dict(zip(NAMES, theta.tolist(), strict=True)), D)
+        )
         self.student.zero_grad()
         loss = squared_error(self.student(self.batch.X), self.batch.y, "sum")
         loss.backward()
-        slopes = project({name: gradient_of(w) for name, w in self.student.weights().items()})
+        slopes = project(
+            {name: gradient_of(w) for name, w in self.student.weights().items()}
+        )
         # A pseudo-parameter multiplies a matrix of squared norm D.
         return float(loss.detach()), D * slopes.numpy()
 
@@ -92,7 +103,9 @@ class Point:
         low = torch.tensor([-0.5, -1.0, 0.2])
         high = torch.tensor([2.0, 3.0, 1.8])
         self.theta = (
-            (low + (high - low) * torch.rand(3, generator=random)).double().requires_grad_()
+            (low + (high - low) * torch.rand(3, generator=random))
+            .double()
+            .requires_grad_()
         )
         self.D = p.dimension
         self.weights = assemble(dict(zip(THREE, self.theta, strict=True)), self.D)
@@ -126,7 +139,9 @@ class Point:
     def number(self, expr: sp.Expr) -> float:
         """Value of an expression in alpha, beta, gamma, N and q."""
         v = self.values()
-        return float(compiled(expr)(v["alpha"], v["beta"], v["gamma"], self.N, self.pair))
+        return float(
+            compiled(expr)(v["alpha"], v["beta"], v["gamma"], self.N, self.pair)
+        )
 
 
 @cache
@@ -147,9 +162,11 @@ def point(seed: int) -> np.ndarray:
     return 0.7 * np.random.default_rng(seed).standard_normal(len(NAMES))
 
 
-def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) -> float:
-    """Loss from the equations only: scores of all rows, softmax, retrieved tokens, output, sum of
-    squares. Not for pair 1.
+def by_equations(
+    eq: Table, theta: np.ndarray, size: int, pair: int, mask: str
+) -> float:
+    """Loss from the equations only: scores of all rows, softmax, retrieved tokens,
+    output, sum of squares. Not for pair 1.
     """
     end = ENDS[mask]
     numbers = dict(zip(NAMES, theta.tolist(), strict=True)) | {"N": size, "q": pair}
@@ -196,12 +213,19 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> Iterator[Che
 
 @listed
 def running_sums(_: Table) -> Iterator[Check]:
-    """Loss and gradient in O(N) against the network for every query, both masks, and averaged over
-    queries.
+    """Loss and gradient in O(N) against the network for every query, both masks, and
+    averaged over queries.
     """
     for mask in MASKS:
-        settings = [(size, query) for size in SIZES for query in (*range(1, size + 1), "uniform")]
-        told = [loss_and_gradient(point(size), size, query, mask) for size, query in settings]
+        settings = [
+            (size, query)
+            for size in SIZES
+            for query in (*range(1, size + 1), "uniform")
+        ]
+        told = [
+            loss_and_gradient(point(size), size, query, mask)
+            for size, query in settings
+        ]
         there = [Network(size, query, mask)(point(size)) for size, query in settings]
         for k, name in enumerate(("loss", "gradient")):
             sums, network = (
@@ -213,8 +237,8 @@ def running_sums(_: Table) -> Iterator[Check]:
 
 @listed
 def five_numbers(eq: Table) -> Iterator[Check]:
-    """Gradient of the loss of five pseudo-parameters against that of all, with gamma_1 at its
-    minimum, as N grows; and the sums in it.
+    """Gradient of the loss of five pseudo-parameters against that of all, with gamma_1
+    at its minimum, as N grows; and the sums in it.
     """
     loss = eq["plateau_loss"].rhs
     slope = sp.lambdify(
@@ -223,7 +247,13 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         ["scipy", "numpy"],
         cse=True,
     )
-    state = {"alpha_3": 1.2, "beta_2": 0.8, "gamma_2": 0.9, "gamma_3": 1.3, "gamma_4": -1.1}
+    state = {
+        "alpha_3": 1.2,
+        "beta_2": 0.8,
+        "gamma_2": 0.9,
+        "gamma_3": 1.3,
+        "gamma_4": -1.1,
+    }
     gaps: dict[str, list[float]] = {n: [] for n in FIVE}
     first = NAMES.index("gamma_1")
     for size in LARGE:
@@ -240,7 +270,9 @@ def five_numbers(eq: Table) -> Iterator[Check]:
     j, size, grown = np.arange(1, 60), 60, 3.5
     sums = {
         "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
-        "plateau_delta": (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
+        "plateau_delta": (
+            j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)
+        ).sum()
         / size,
     }
     yield from [
@@ -268,14 +300,19 @@ def five_numbers(eq: Table) -> Iterator[Check]:
 
 @listed
 def layer(eq: Table) -> Iterator[Check]:
-    """Initial time layer: rates of its closed form against the exact gradient at large N, with the
-    other pseudo-parameters still zero.
+    """Initial time layer: rates of its closed form against the exact gradient at large
+    N, with the other pseudo-parameters still zero.
     """
     size, tau = 10**5, 0.9
     t = plateau.tau
     short = plateau.layer()
-    for query, name in (("last", "plateau_Gamma"), ("uniform", "plateau_Gamma_uniform")):
-        Gamma, fourth = (float(x.subs(t, tau)) for x in (eq[name].rhs, short[f"{query}_gamma_4"]))
+    for query, name in (
+        ("last", "plateau_Gamma"),
+        ("uniform", "plateau_Gamma_uniform"),
+    ):
+        Gamma, fourth = (
+            float(x.subs(t, tau)) for x in (eq[name].rhs, short[f"{query}_gamma_4"])
+        )
         theta = pseudo(gamma_2=Gamma / 2, gamma_3=Gamma / 2, gamma_4=fourth)
         slopes = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         exact = dict(zip(NAMES, slopes, strict=True))

@@ -1,5 +1,5 @@
-"""T(N, B): flow, students of the statement, and disentangled transformers on such sequences, of
-three numbers or of all weights.
+"""T(N, B): flow, students of the statement, and disentangled transformers on such
+sequences, of three numbers or of all weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,16 @@ from theory.induction_heads.all_weights.burst import loss_and_gradient
 from theory.induction_heads.bursty import Parameters, emergence_time, stated
 from theory.induction_heads.network import ENDS
 from verify.checks.check import Check, Noted, identity, listed, together, with_notes
+from verify.checks.report import Report, Request
 from verify.compare.emergence import first_crossing
 from verify.induction_heads import all_weights
-from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Network, Table, point
-from verify.checks.report import Report, Request
+from verify.induction_heads.all_weights_equations import (
+    EXACT,
+    EXACT_WHY,
+    Network,
+    Table,
+    point,
+)
 from verify.statement.emergence import approached, emergence
 
 # How the time of a head on a burst approaches that at large N
@@ -54,30 +60,40 @@ NETWORKS = ((2, 1), (3, 2), (5, 1), (5, 3), (8, 4))
 LAW = ((64, 2), (64, 4), (512, 4), (512, 16))
 LAW_CLOSE, LAW_WHY = 0.02, "relative orders 1/N and B/N"
 RECENT = ((64, 1 / 8), (64, 1 / 4))
-# Set when 2.5% had been seen at the first of these; the second was not looked at before.
+# Set when 2.5% had been seen at the first of these; the second was not looked at
+# before.
 RECENT_CLOSE, RECENT_WHY = 0.05, "relative order ln N / N"
 LARGE = 64  # pairs of the larger network that descends beside the running sums
-# Batches that students are trained with: at N = 32 batches of 32 and 128 are too small for a limit
-# of order 1/batch (162.1, 158.2; extrapolated 4.3% late).
+# Batches that students are trained with: at N = 32 batches of 32 and 128 are too small
+# for a limit of order 1/batch (162.1, 158.2; extrapolated 4.3% late).
 STUDENTS = {(16, 2): (32, 128), (32, 4): (128, 512)}
 SEEDS = {16: range(8), 32: range(3)}
 
 
 @listed
 def running_sums() -> Iterator[Check]:
-    """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
+    """Loss and gradient in O(N) against the network, both masks, with one right pair
+    and more.
+    """
     for mask in all_weights.MASKS:
         told = [loss_and_gradient(point(N), N, B, mask) for N, B in NETWORKS]
         sums, network = (
             np.concatenate([np.append(slopes, loss) for loss, slopes in side])
-            for side in (told, [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS])
+            for side in (
+                told,
+                [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS],
+            )
         )
         name = f"loss and gradient of all weights on a burst, {mask} mask"
         yield identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY)
 
 
-def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str) -> float:
-    """Loss from the equations only: scores, softmax, retrieved tokens, output, sum of squares."""
+def by_equations(
+    eq: Table, theta: np.ndarray, size: int, right: int, mask: str
+) -> float:
+    """Loss from the equations only: scores, softmax, retrieved tokens, output, sum of
+    squares.
+    """
     end = ENDS[mask]
     known = dict(zip(NAMES, theta.tolist(), strict=True))
     known |= {"N": size, "B": right}
@@ -88,7 +104,9 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
     inside = range(1, right + 1)
     others = range(1, size - right + 1)
     w = {
-        f"w_{x}": np.append(np.ones(len(others)), [attended(f"right_{x}", k=k) for k in inside])
+        f"w_{x}": np.append(
+            np.ones(len(others)), [attended(f"right_{x}", k=k) for k in inside]
+        )
         for x in KINDS
     }
     if mask == "strict":
@@ -101,35 +119,57 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
         for x in KINDS:
             form = eq[f"burst_{name}_{x}{end}"]
             known[f"{short}_{x}"] = [form.evaluate(known | {"l": l}) for l in others]
-    known |= {f"C_{x}": eq[f"burst_output_right_{x}{end}"].evaluate(known) for x in KINDS}
+    known |= {
+        f"C_{x}": eq[f"burst_output_right_{x}{end}"].evaluate(known) for x in KINDS
+    }
     return eq["burst_loss"].number(known)
 
 
 @listed
-def row_by_row(eq: Table, masks: tuple[str, ...] = all_weights.MASKS) -> Iterator[Check]:
+def row_by_row(
+    eq: Table, masks: tuple[str, ...] = all_weights.MASKS
+) -> Iterator[Check]:
     """The equations against the network."""
     theta, size, right = point(3), 5, 2
     name = "loss of all weights on a burst by its equations"
     for mask in masks:
         told = by_equations(eq, theta, size, right, mask)
         there = Network(size, "last", mask, right)(theta)[0]
-        yield identity(f"{name}, {mask} mask", "burst_loss", told, there, EXACT, EXACT_WHY)
+        yield identity(
+            f"{name}, {mask} mask", "burst_loss", told, there, EXACT, EXACT_WHY
+        )
 
 
-def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> list[Check]:
+def descent(
+    size: int = 6, right: int = 2, steps: int = 300, **more: Any
+) -> list[Check]:
     """Training in the nineteen directions against the closed gradient, at every step."""
     name = f"descent of all weights on a burst step by step, N = {size}, B = {right}"
-    return [all_weights.step_by_step(name, "burst_loss", size, "last", steps, right=right, **more)]
+    return [
+        all_weights.step_by_step(
+            name, "burst_loss", size, "last", steps, right=right, **more
+        )
+    ]
 
 
 @with_notes
 def beside(
-    law: Mapping[str, float], flow: Mapping[str, float], of: str, where: str, *given: Any
+    law: Mapping[str, float],
+    flow: Mapping[str, float],
+    of: str,
+    where: str,
+    *given: Any,
 ) -> Iterator[Check | str]:
     """Times of alpha_3 = 1/2 and of the drop by a law and by the flow of all weights."""
     names = ("T_alpha", "T_drop")
     yield from [
-        identity(f"law of all weights {of}for {n}, {where}", given[0], law[n], flow[n], *given[1:])
+        identity(
+            f"law of all weights {of}for {n}, {where}",
+            given[0],
+            law[n],
+            flow[n],
+            *given[1:],
+        )
         for n in names
     ]
     told = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
@@ -153,8 +193,8 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> Noted:
 
 
 def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> Noted:
-    """One right pair at a random recent place: flow of five pseudo-parameters against that of all
-    weights.
+    """One right pair at a random recent place: flow of five pseudo-parameters against
+    that of all weights.
     """
     return together(
         beside(
@@ -191,7 +231,9 @@ STEP = 0.25  # of the transformers, in the flow's time
 
 @listed
 def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]:
-    """Three numbers in a transformer that is shown sequences; the loss does not depend on them."""
+    """Three numbers in a transformer that is shown sequences; the loss does not depend
+    on them.
+    """
     for p in settings:
         time = emergence_time(p)
         shown = ih.Parameters(
@@ -240,7 +282,13 @@ def timescales(request: Request) -> Report:
     """All settings; all weights are trained with ``--full``."""
     request.of_its_own()
     checks, notes = emergence(
-        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=request.progress
+        stated,
+        GRID,
+        "alpha",
+        emergence_time,
+        "burst_time",
+        seeds=(0, 1),
+        progress=request.progress,
     )
     checks += [*of_bursts(), *transformers(GRID, **request.training), *mixtures()]
     rows, more = everything(full=request.full, **request.training)

@@ -1,4 +1,6 @@
-"""Constants and exponents of the emergence times: numerical flow against the derived expansions."""
+"""Constants and exponents of the emergence times: numerical flow against the derived
+expansions.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -24,12 +26,18 @@ HALF = 0.5
 
 
 def orthonormal(
-    N: int, query: str, trained: str, rate: float, steps: int, batch: int = 1, right: int = 1
+    N: int,
+    query: str,
+    trained: str,
+    rate: float,
+    steps: int,
+    batch: int = 1,
+    right: int = 1,
 ) -> Parameters:
     """Parameters of students that take steps of ``rate`` in t on orthonormal data.
 
-    In the nineteen directions, all that a batch could average over is the queried pair: each one in
-    turn for a uniform query.
+    In the nineteen directions, all that a batch could average over is the queried pair:
+    each one in turn for a uniform query.
     """
     p = Parameters(
         N=N,
@@ -45,7 +53,11 @@ def orthonormal(
     )
     if trained != "nineteen":
         return p
-    return p.replace(batch_size=1) if query == "last" else p.replace(query="each", batch_size=N)
+    return (
+        p.replace(batch_size=1)
+        if query == "last"
+        else p.replace(query="each", batch_size=N)
+    )
 
 
 def dropped(runs: xr.Dataset) -> Times:
@@ -55,12 +67,16 @@ def dropped(runs: xr.Dataset) -> Times:
 
 def crossings(runs: xr.Dataset, level: float = HALF) -> dict[str, np.ndarray]:
     """Emergence times per seed; NaN if not reached within the run."""
-    times = {name: first_crossing(runs[of], level).values for name, of in LEVELS.items()}
+    times = {
+        name: first_crossing(runs[of], level).values for name, of in LEVELS.items()
+    }
     return times | {"T_drop": dropped(runs).values}
 
 
 def limit(sizes: Sequence[float], values: Sequence[Any]) -> Any:
-    """Value at infinite size from those at two sizes: a term of order 1/size is removed."""
+    """Value at infinite size from those at two sizes: a term of order 1/size is
+    removed.
+    """
     (small, large), (first, second) = sizes, values
     return (large * second - small * first) / (large - small)
 
@@ -94,19 +110,23 @@ def coefficients(name: str) -> np.ndarray:
 
 @listed
 def fitted() -> Iterator[Check]:
-    """Coefficients of T_beta and T_alpha from a fit of a N^2 + b N + c + d/N through four sizes."""
+    """Coefficients of T_beta and T_alpha from a fit of a N^2 + b N + c + d/N through
+    four sizes.
+    """
     sizes = np.array(FIT, float)
     for name, limit in (("T_beta", 0.5), ("T_alpha", 1.0)):
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
-        # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not lost to
-        # rounding.
+        # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not
+        # lost to rounding.
         law = 2 * emergence.gaussian(limit)
         beyond = [
             2 * n**2 * (emergence.gaussian(b) - emergence.gaussian(limit))
             + n * emergence.Path(n).excess(b)
             for n, b in zip(FIT, betas, strict=True)
         ]
-        solution = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
+        solution = np.linalg.solve(
+            np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond
+        )
         solution[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
             yield identity(
@@ -134,7 +154,9 @@ def constants() -> Iterator[Check]:
     for n in DROP_SIZES:
         gap = (times(n)["T_drop"] - drop.drop_time(n)) / n
         why = "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows"
-        yield vanishing(f"T_drop at N = {n:.0e}, gap over N", "T_drop", abs(gap), 0.02, why)
+        yield vanishing(
+            f"T_drop at N = {n:.0e}, gap over N", "T_drop", abs(gap), 0.02, why
+        )
         if n >= LATE_SIZE:
             yield near(
                 f"T_drop at N = {n:.0e}, gap over N by saturation",
@@ -192,8 +214,8 @@ RATES = (0.4, 0.2, 0.1, 0.05)
 
 
 def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
-    """Train the three-parameter network with a given step size in ``t`` on Haar-random orthonormal
-    sequences, one per step.
+    """Train the three-parameter network with a given step size in ``t`` on Haar-random
+    orthonormal sequences, one per step.
     """
     p = Parameters.emergence(N=N, D=2 * N).replace(
         eta=rate * 2 * N, batch_size=1, eval_every=1, steps=int(np.ceil(length / rate))
@@ -203,14 +225,16 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
 
 @with_notes
 def network(**more: Any) -> Iterator[Check | str]:
-    """The network against Euler integration, and its times against the flow as the step size
-    decreases.
+    """The network against Euler integration, and its times against the flow as the step
+    size decreases.
     """
     exact, path = times(SIZE), emergence.Path(SIZE)
     length = 1.4 * max(exact.values())
     trained = {r: constrained(SIZE, r, length, **more) for r in RATES}
     runs = trained[0.2].isel(seed=0)
-    euler = ih.flow().descend(Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1)
+    euler = ih.flow().descend(
+        Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1
+    )
     three = ["alpha", "beta", "gamma"]
     yield identity(
         "constrained network, every step",
@@ -228,7 +252,10 @@ def network(**more: Any) -> Iterator[Check | str]:
         "",
         f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):",
     )
-    for label, reached in (*((f"{r:<6g}", times_[r]) for r in RATES), ("flow  ", exact)):
+    for label, reached in (
+        *((f"{r:<6g}", times_[r]) for r in RATES),
+        ("flow  ", exact),
+    ):
         yield f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact)
     limits = [(name, exact[name], [times_[r][name] for r in RATES]) for name in exact]
     for name, flow, measured in limits:
@@ -240,7 +267,10 @@ def network(**more: Any) -> Iterator[Check | str]:
             0.15,
             "Euler is of order 1; second-order terms at rate 0.4",
         )
-    for name, flow in (("T_beta", path.of_beta(THRESHOLD)), ("T_alpha", path.of_alpha(THRESHOLD))):
+    for name, flow in (
+        ("T_beta", path.of_beta(THRESHOLD)),
+        ("T_alpha", path.of_alpha(THRESHOLD)),
+    ):
         label = f"{name} at threshold {THRESHOLD:g}"
         limits.append((label, flow, [early[r][name] for r in RATES]))
     for name, flow, (*_, large, small) in limits:

@@ -1,5 +1,5 @@
-"""Gaussian data of unit variance: the loss to first order in 1/D, students with all weights trained
-from D = 16 to 256, and the law of fast attention.
+"""Gaussian data of unit variance: the loss to first order in 1/D, students with all
+weights trained from D = 16 to 256, and the law of fast attention.
 """
 
 import math
@@ -18,25 +18,35 @@ from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from simulate.training.pool import one_thread
 from simulate.training.streams import of_torch
 from theory.induction_heads import Parameters
-from theory.induction_heads.all_weights import gaussian
-from theory.induction_heads.all_weights import descent
+from theory.induction_heads.all_weights import descent, gaussian
 from theory.induction_heads.all_weights.running import loss_and_gradient
 from theory.induction_heads.onset import all_weights_times
-from verify.checks.check import Band, Check, Noted, identity, listed, sampled, with_notes
+from verify.checks.check import (
+    Band,
+    Check,
+    Noted,
+    identity,
+    listed,
+    sampled,
+    with_notes,
+)
 from verify.induction_heads.flow_laws import dropped, limit
 
 # Population loss on Gaussian data to first order in 1/D, computed from the network
 #
-# The loss over D is a function of inner products divided by D, which are uncorrelated, with
-# third moments of order 1/D^2. The coefficient of 1/D is half the sum of second derivatives
-# times variances, by central differences between frames with shifted inner products.
+# The loss over D is a function of inner products divided by D, which are uncorrelated,
+# with third moments of order 1/D^2. The coefficient of 1/D is half the sum of second
+# derivatives times variances, by central differences between frames with shifted inner
+# products.
 
-SHIFT = 1e-2  # shift of an inner product; relative error of the coefficient 1e-5 (measured)
+SHIFT = (
+    1e-2  # shift of an inner product; relative error of the coefficient 1e-5 (measured)
+)
 
 
 def _shifts(size: int, own: float) -> Tensor:
-    """Shifts of single entries of a symmetric matrix, in units of their standard deviation:
-    (entries, size, size).
+    """Shifts of single entries of a symmetric matrix, in units of their standard
+    deviation: (entries, size, size).
     """
     i, j = torch.tril_indices(size, size)
     shifts = torch.zeros(len(i), size, size, dtype=torch.float64)
@@ -48,7 +58,9 @@ def _shifts(size: int, own: float) -> Tensor:
 
 def _deviation(name: str) -> float:
     """Standard deviation of an inner product divided by D, times sqrt(D)."""
-    return float(np.sqrt(gaussian.equations()[f"gram_variance_{name}"].evaluate({"D": 1})))
+    return float(
+        np.sqrt(gaussian.equations()[f"gram_variance_{name}"].evaluate({"D": 1}))
+    )
 
 
 def realised(*grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -57,9 +69,9 @@ def realised(*grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Parameters
     ----------
     *grams : Tensor
-        Gram matrices of items and labels (frames, 2N, 2N), and twice those of the components of
-        codes in the eigenspaces +1 and -1 of M (frames, N, N): p.p' is their mean, p M p' half
-        their difference.
+        Gram matrices of items and labels (frames, 2N, 2N), and twice those of the
+        components of codes in the eigenspaces +1 and -1 of M (frames, N, N): p.p' is
+        their mean, p M p' half their difference.
 
     Returns
     -------
@@ -68,7 +80,11 @@ def realised(*grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     tokens, plus, minus = (torch.linalg.cholesky(g) for g in grams)
     size = plus.shape[-1]
-    return tokens[:, :size], tokens[:, size:], torch.cat([plus + minus, plus - minus], -1) / 2
+    return (
+        tokens[:, :size],
+        tokens[:, size:],
+        torch.cat([plus + minus, plus - minus], -1) / 2,
+    )
 
 
 def shifted(size: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,14 +99,16 @@ def shifted(size: int) -> tuple[Tensor, Tensor, Tensor]:
         eye = torch.eye(shift.shape[-1], dtype=shift.dtype)
         return torch.cat([eye + shift, eye - shift])
 
-    return realised(both(tokens), both(still, plain, swapped), both(still, plain, -swapped))
+    return realised(
+        both(tokens), both(still, plain, swapped), both(still, plain, -swapped)
+    )
 
 
 def coefficient(
     size: int, mask: str = "strict"
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Coefficient of 1/D in the loss over D for a uniform query, and its gradient, as a function of
-    the nineteen pseudo-parameters, with alphas and betas multiplied by D.
+    """Coefficient of 1/D in the loss over D for a uniform query, and its gradient, as a
+    function of the nineteen pseudo-parameters, with alphas and betas multiplied by D.
     """
     data = shifted(size)
     count = len(data[0])
@@ -115,11 +133,15 @@ def coefficient(
 SIZE, DIMENSIONS = 4, (16, 32, 64, 128, 256)  # the paper's smallest N
 SEEDS = range(10)
 BATCHES = (64, 256)
-NOISY = 256  # from this D on only the larger batch: at 64, 0.8 of the weights lie outside the 19
+# from this D on only the larger batch: at 64, 0.8 of the weights lie outside the 19
+NOISY = 256
 RATES = {128: 1 / 16, 256: 1 / 16}  # learning rate; batch noise grows with eta D
 RATE = 1 / 8
 LONGER = 1.25  # than descent: small batches drop later
-LARGE = (16, 32)  # N, D of the default setting, where `theory.onset` has leading order in 1/D
+LARGE = (
+    16,
+    32,
+)  # N, D of the default setting, where `theory.onset` has leading order in 1/D
 LARGE_SEEDS = range(6)
 LEADING = {  # learning rate: of seeds 100 to 109, +- 6 standard errors
     1 / 8: Band(0.0095, 0.0217, "terms of order 1/D, and noise of batches"),
@@ -131,12 +153,17 @@ GROUPS, DRAWS = 32, 2000
 LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # values of D / N^(1/2)
 TOLERANCES = {
     "last": lambda N: (math.log(N) / N, "ln N / N: the order that the law leaves out"),
-    "uniform": lambda N: (1 / math.log(N), "1 / ln N: the order that the law leaves out"),
+    "uniform": lambda N: (
+        1 / math.log(N),
+        "1 / ln N: the order that the law leaves out",
+    ),
 }
 
 
 def speeds(D: float) -> dict[str, float]:
-    """Relative rates in the scale of normalised vectors, in which gammas move at rate 1."""
+    """Relative rates in the scale of normalised vectors, in which gammas move at rate
+    1.
+    """
     return descent.rates("gaussian", D)[0] or {}
 
 
@@ -157,7 +184,9 @@ def drop(D: int, size: int = SIZE, order: int = 1) -> float:
     """Steps of descent on the population loss until it is 1/2, to order 0 or 1 in 1/D."""
     p = parameters(D, size)
     correction = coefficient(size, p.mask) if order else None
-    step = p.eta / D * np.array(list(speeds(D).values()))  # eta / D in the scale of gammas
+    step = (
+        p.eta / D * np.array(list(speeds(D).values()))
+    )  # eta / D in the scale of gammas
     theta, before = np.zeros(len(NAMES)), 1.0
     for number in range(int(descent.HORIZON * size**2 / p.eta)):
         loss, gradient = loss_and_gradient(theta, size, "uniform", p.mask)
@@ -171,9 +200,9 @@ def drop(D: int, size: int = SIZE, order: int = 1) -> float:
 
 
 def points() -> dict[str, np.ndarray]:
-    """Points at which the loss is expanded: one with all nineteen pseudo-parameters nonzero, and an
-    induction head at which each of the three variances contributes at least a seventh of the
-    coefficient.
+    """Points at which the loss is expanded: one with all nineteen pseudo-parameters
+    nonzero, and an induction head at which each of the three variances contributes at
+    least a seventh of the coefficient.
     """
     head = {"alpha_2": 2.0, "alpha_3": 2.0, "beta_2": 3.0, "gamma_3": 1.0}
     return {
@@ -183,10 +212,11 @@ def points() -> dict[str, np.ndarray]:
 
 
 def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.ndarray:
-    """D (mean loss on Gaussian data - that on orthonormal), one estimate per group of draws.
+    """D (mean loss on Gaussian data - that on orthonormal), one estimate per group of
+    draws.
 
-    The loss is regressed on the inner products, whose means are known; this removes their linear
-    effect, which is D^(1/2) times larger.
+    The loss is regressed on the inner products, whose means are known; this removes
+    their linear effect, which is D^(1/2) times larger.
     """
     student = Nineteen(2 * size, "strict", torch.float64)
     student.theta.data = torch.as_tensor(theta)
@@ -196,15 +226,21 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
     for group in range(groups):
         random = of_torch(D, group)
         shapes = ((2 * size, D), (size, D // 2), (size, D // 2))
-        drawn = (torch.randn(draws, *s, generator=random, dtype=torch.float64) for s in shapes)
+        drawn = (
+            torch.randn(draws, *s, generator=random, dtype=torch.float64)
+            for s in shapes
+        )
         grams = [x @ x.mT / x.shape[-1] for x in drawn]
         items, labels, codes = (x.repeat(size, 1, 1) for x in realised(*grams))
         batch = task.batch_of(items, labels, codes, query)
         with torch.no_grad():
-            each = (student(batch.X) - batch.y).square().sum(-1).view(size, draws).mean(0)
+            each = (
+                (student(batch.X) - batch.y).square().sum(-1).view(size, draws).mean(0)
+            )
         entries = [torch.tril_indices(*g.shape[1:]) for g in grams]
         known = [
-            (g - torch.eye(g.shape[-1]))[:, i, j] for g, (i, j) in zip(grams, entries, strict=True)
+            (g - torch.eye(g.shape[-1]))[:, i, j]
+            for g, (i, j) in zip(grams, entries, strict=True)
         ]
         columns = torch.cat([torch.ones(draws, 1, dtype=torch.float64), *known], 1)
         estimates.append(
@@ -213,7 +249,9 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
     return np.array(estimates)
 
 
-def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
+def loss_to_first_order(
+    size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS
+) -> list[Check]:
     """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
     with one_thread():
         of = coefficient(size)
@@ -241,10 +279,11 @@ def descents(D: int, size: int) -> tuple[float, float]:
 def drops(
     D: int, size: int, trained: Callable[[Parameters], xr.Dataset]
 ) -> dict[int | None, np.ndarray]:
-    """Number of steps to the drop for every seed, by batch size; ``trained`` returns the runs.
+    """Number of steps to the drop for every seed, by batch size; ``trained`` returns
+    the runs.
 
-    The entry None is the limit of infinite batch size: seed by seed, the term linear in 1/batch is
-    removed using two batch sizes, if D allows.
+    The entry None is the limit of infinite batch size: seed by seed, the term linear in
+    1/batch is removed using two batch sizes, if D allows.
     """
     steps = int(LONGER * descents(D, size)[1])
     by_batch: dict[int | None, np.ndarray] = {}
@@ -258,8 +297,8 @@ def drops(
 
 @with_notes
 def students(**more: Any) -> Iterator[Check | str]:
-    """Drop of students with all weights trained, extrapolated in the batch size, against descent on
-    the population loss to first order in 1/D.
+    """Drop of students with all weights trained, extrapolated in the batch size,
+    against descent on the population loss to first order in 1/D.
     """
     for D in DIMENSIONS:
         zero, predicted = descents(D, SIZE)
@@ -271,7 +310,9 @@ def students(**more: Any) -> Iterator[Check | str]:
             predicted,
             best,
         )
-        ratios = [f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
+        ratios = [
+            f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()
+        ]
         yield (
             f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {zero:.1f} of order zero "
             f"in 1/D: {', '.join(ratios)}; first order {predicted / zero:.3f}"
@@ -280,8 +321,8 @@ def students(**more: Any) -> Iterator[Check | str]:
 
 @listed
 def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> Iterator[Check]:
-    """Drop of students of the default sizes against the number of `theory.onset`: the flow to
-    leading order in 1/D.
+    """Drop of students of the default sizes against the number of `theory.onset`: the
+    flow to leading order in 1/D.
     """
     for eta, band in LEADING.items():
         N, D = LARGE
@@ -315,8 +356,8 @@ def half_filled() -> list[str]:
 
 @listed
 def against_law(size: int = LAW_SIZE) -> Iterator[Check]:
-    """Times of the flow of all weights, with inner products as at D = infinity, over those of the
-    equations; extrapolated to infinite D / N^(1/2).
+    """Times of the flow of all weights, with inner products as at D = infinity, over
+    those of the equations; extrapolated to infinite D / N^(1/2).
     """
     equations = gaussian.equations()
     for query in descent.QUERIES:

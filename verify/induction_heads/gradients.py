@@ -1,7 +1,7 @@
 """Every formula of the induction-head theory against autograd of the full architecture.
 
-Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
-that it is detected.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one
+and confirm that it is detected.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, l, q
 from verify.checks.check import Check, Sides, identity, listed, vanishing
+from verify.checks.report import Table, derivations
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads.all_weights_equations import (
     BY_AUTOGRAD,
@@ -31,7 +32,6 @@ from verify.induction_heads.all_weights_equations import (
 )
 from verify.induction_heads.all_weights_equations import POINT_SIZES as SIZES
 from verify.induction_heads.symmetry import theorem_1
-from verify.checks.report import Table, derivations
 
 # Scores, attention and loss for every query and both masks against the network
 
@@ -44,13 +44,15 @@ def spelled(eq: Table, name: str, end: str) -> sp.Expr:
 
 @listed
 def any_query(eq: Table) -> Iterator[Check]:
-    """Loss for every queried pair and both masks, and its gradient by SymPy, against the full
-    network.
+    """Loss for every queried pair and both masks, and its gradient by SymPy, against
+    the full network.
     """
     for mask, end in ENDS.items():
         loss = spelled(eq, "loss_query", end)
         derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
-        points = [Point(N, pair, mask, pair) for N in SIZES[:3] for pair in range(1, N + 1)]
+        points = [
+            Point(N, pair, mask, pair) for N in SIZES[:3] for pair in range(1, N + 1)
+        ]
         sides = {
             "loss": ([x.number(loss) for x in points], [x.loss for x in points]),
             "its gradient": (
@@ -65,8 +67,8 @@ def any_query(eq: Table) -> Iterator[Check]:
 
 @listed
 def scores(eq: Table) -> Iterator[Check]:
-    """Attention of the first layer and scores of the second, entry by entry, against the
-    network.
+    """Attention of the first layer and scores of the second, entry by entry, against
+    the network.
     """
     N, pair = 5, 3
     for mask, end in ENDS.items():
@@ -80,8 +82,12 @@ def scores(eq: Table) -> Iterator[Check]:
         sides = Sides(eq, *CLOSE)
         if mask == "strict":
             same = v | {sp.KroneckerDelta(k, l): 1.0}
-            sides.add("score of a label on its item", "score_label_item", same, raw[3, 2])
-            sides.add("score of an item on its label", "score_item_label", same, raw[2, 3])
+            sides.add(
+                "score of a label on its item", "score_label_item", same, raw[3, 2]
+            )
+            sides.add(
+                "score of an item on its label", "score_item_label", same, raw[2, 3]
+            )
         for name, row, column in (
             ("attention_own_item", 7, 6),
             ("attention_other_label", 7, 3),
@@ -93,47 +99,65 @@ def scores(eq: Table) -> Iterator[Check]:
         predicted, measured = [], []
         for place, apart in (("earlier", -1), ("own", 0), ("later", 2)):
             for kind, back in (("item", 2), ("label", 1)):
-                predicted.append(x.number(eq[f"key_{place}_{kind}{end}"].rhs.subs(d, abs(apart))))
+                predicted.append(
+                    x.number(eq[f"key_{place}_{kind}{end}"].rhs.subs(d, abs(apart)))
+                )
                 measured.append(float(second[2 * (pair + apart) - back]))
         if mask == "inclusive":
             predicted.append(x.number(eq[f"key_query{end}"].rhs))
             measured.append(float(second[-1]))
         yield identity(
-            f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, *CLOSE
+            f"scores of the query, {mask} mask",
+            f"key_*{end}",
+            predicted,
+            measured,
+            *CLOSE,
         )
         right, name = weight[2 * pair - 1], "query_attention"
         label = f"attention on the right label, {mask} mask"
-        yield identity(label, name + end, x.number(spelled(eq, name, end)), right, *CLOSE)
+        yield identity(
+            label, name + end, x.number(spelled(eq, name, end)), right, *CLOSE
+        )
 
 
 def uniform_query(eq: Table) -> list[Check]:
-    """Initial slope of beta for every q, its mean, and the O(N) code of the averaged flow, against
-    the network.
+    """Initial slope of beta for every q, its mean, and the O(N) code of the averaged
+    flow, against the network.
     """
     N, start = 5, pseudo(gamma_3=0.8)
     pairs = range(1, N + 1)
-    points = [Point(N, pair, "strict", 0) for pair in pairs]  # the same parameters for all q
+    points = [
+        Point(N, pair, "strict", 0) for pair in pairs
+    ]  # the same parameters for all q
     slope = eq["initial_slope"].rhs
-    predicted = [slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8) for pair in pairs]
-    measured = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
+    predicted = [
+        slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8) for pair in pairs
+    ]
+    measured = [
+        -Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs
+    ]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
-    losses, gradients = (np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient"))
+    losses, gradients = (
+        np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient")
+    )
     rows = (
         ("slope of beta at the start, every q", "initial_slope", predicted, measured),
         ("  mean over q", "mean_initial_slope", mean, np.mean(measured)),
         ("loss averaged over q", "loss_query", loss, losses),
         ("  its gradient", "loss_query", gradient, gradients),
     )
-    return [identity(name, of, one, other, *BY_AUTOGRAD) for name, of, one, other in rows]
+    return [
+        identity(name, of, one, other, *BY_AUTOGRAD) for name, of, one, other in rows
+    ]
 
 
 POINTS = 5
 
 
 def three_parameters(eq: Table) -> list[Check]:
-    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the full network; the factor D
-    of full matrices.
+    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the full network;
+    the factor D of full matrices.
     """
     sides = Sides(eq, *BY_AUTOGRAD)
     for N in SIZES:
@@ -152,12 +176,16 @@ def three_parameters(eq: Table) -> list[Check]:
 
 
 def output_loss(s: Tensor, c: Tensor, F: float) -> Tensor:
-    """Loss of the output by the attention exp(score) = s on the right label, and gamma = c."""
+    """Loss of the output by the attention exp(score) = s on the right label, and gamma
+    = c.
+    """
     return c**2 * (s**2 + F) / (s + F) ** 2 - 2 * c * s / (s + F) + 1
 
 
 def chain(eq: Table) -> list[Check]:
-    """Pieces of the chain rule (B.4.3-B.4.4) against autograd of s(alpha, beta) and L(s, gamma)."""
+    """Pieces of the chain rule (B.4.3-B.4.4) against autograd of s(alpha, beta) and
+    L(s, gamma).
+    """
     sides = Sides(eq, *BY_AUTOGRAD)
     for seed in range(POINTS):
         x = Point(4, 4, "strict", seed)
@@ -167,14 +195,18 @@ def chain(eq: Table) -> list[Check]:
         by_a, by_b = torch.autograd.grad(s, [a, b])
         variable = s.detach().requires_grad_()
         (by_s,) = torch.autograd.grad(output_loss(variable, c, v["F"]), [variable])
-        for name, value in (("ds_dalpha", by_a), ("ds_dbeta", by_b), ("dloss_ds", by_s)):
+        for name, value in (
+            ("ds_dalpha", by_a),
+            ("ds_dbeta", by_b),
+            ("dloss_ds", by_s),
+        ):
             sides.add(name.replace("_", "/"), name, v, value.detach())
     return sides.checks()
 
 
 def conserved(eq: Table) -> list[Check]:
-    """The invariant, its two solutions, and the optimal gamma, against autograd of the network and
-    the integrated flow.
+    """The invariant, its two solutions, and the optimal gamma, against autograd of the
+    network and the integrated flow.
     """
     moved, best = [], []
     least = Sides(eq, *BY_AUTOGRAD)
@@ -186,7 +218,9 @@ def conserved(eq: Table) -> list[Check]:
         slopes = zip((alpha, beta), x.gradient, strict=False)
         moved.append(sum(x.number(sp.diff(C, w)) * slope for w, slope in slopes))
         star = eq["gamma_star"].number(v)
-        loss, gradient = network(pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star))
+        loss, gradient = network(
+            pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star)
+        )
         best.append(gradient[NAMES.index("gamma_3")])
         least.add("loss at gamma_star", "loss_star", v, loss)
     curve = ih.flow().solve(Parameters.emergence(N=6, D=None), t=120.0)
@@ -200,7 +234,9 @@ def conserved(eq: Table) -> list[Check]:
     kept = eq["invariant"].evaluate(along)
     return [
         vanishing("dC/dt by autograd", "invariant", moved, *BY_AUTOGRAD),
-        vanishing("C along the flow", "invariant", kept, solutions.tolerance, solutions.reason),
+        vanishing(
+            "C along the flow", "invariant", kept, solutions.tolerance, solutions.reason
+        ),
         *solutions.checks(),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
         *least.checks(),

@@ -1,5 +1,6 @@
-"""Quantitative checks of the figures of trained students: the mechanism (Fig. 2), the structure of
-the weights (Figs. 3, 6-14), all weights against three directions (Figs. 4, 15, 16).
+"""Quantitative checks of the figures of trained students: the mechanism (Fig. 2), the
+structure of the weights (Figs. 3, 6-14), all weights against three directions (Figs. 4,
+15, 16).
 """
 
 import itertools
@@ -18,11 +19,15 @@ from verify.checks.check import Band, Check, at_least, listed, near, sampled
 from verify.induction_heads.flow_laws import dropped
 
 SEEDS, ABLATED = range(8), range(6)
-STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}  # App. C: N, steps
+STRUCTURE = {
+    4: (100, 200, 400),
+    8: (200, 400, 800),
+    16: (250, 500, 1000),
+}  # App. C: N, steps
 ABLATION = {(16, 32): 300, (32, 16): 600, (8, 32): 200}  # App. D: (N, D), steps
 OTHERS = "the other sixteen directions take part; items and labels are not orthonormal; no order: neither is small"
-# Ratio of T_drop, all weights over three directions: mean +- 3.5 s.e. of the seeds 100 to 103 (at N
-# = 16 to 107), which no check uses.
+# Ratio of T_drop, all weights over three directions: mean +- 3.5 s.e. of the seeds 100
+# to 103 (at N = 16 to 107), which no check uses.
 BANDS = {
     (16, 32): Band(0.071, 0.083, OTHERS),
     (32, 16): Band(0.155, 0.193, OTHERS),
@@ -52,14 +57,18 @@ def outside(runs: xr.Dataset) -> np.ndarray:
         weights = {k: torch.as_tensor(runs[k].values[seed]) for k in ("W1", "W2", "W3")}
         numbers = dict(zip(NAMES, project(weights), strict=True))
         inside = assemble(numbers, weights["W3"].shape[1], weights["W3"].dtype)
-        rows.append(torch.cat([(weights[k] - inside[k]).ravel() for k in weights]).numpy())
+        rows.append(
+            torch.cat([(weights[k] - inside[k]).ravel() for k in weights]).numpy()
+        )
     return np.stack(rows)
 
 
 def shared(rows: np.ndarray) -> np.ndarray:
     """Cosine of every pair of rows; zero on average if seeds are independent."""
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.array([unit[i] @ unit[j] for i, j in itertools.combinations(range(len(unit)), 2)])
+    return np.array(
+        [unit[i] @ unit[j] for i, j in itertools.combinations(range(len(unit)), 2)]
+    )
 
 
 def sizes(runs: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
@@ -77,8 +86,8 @@ def lead(runs: xr.Dataset) -> float:
 
 @listed
 def weights(**more: Any) -> Iterator[Check]:
-    """Weights have the predicted structure: the three pseudo-parameters dominate, and components
-    outside the 19 directions are noise, uncorrelated between students.
+    """Weights have the predicted structure: the three pseudo-parameters dominate, and
+    components outside the 19 directions are noise, uncorrelated between students.
     """
     for N in STRUCTURE:
         runs = train(structure(N), seeds=SEEDS, keep_weights=True, **more)
@@ -105,12 +114,15 @@ def weights(**more: Any) -> Iterator[Check]:
 
 @listed
 def ablations(**more: Any) -> Iterator[Check]:
-    """All weights against three directions: the three pseudo-parameters dominate, and the losses
-    drop at almost the same time.
+    """All weights against three directions: the three pseudo-parameters dominate, and
+    the losses drop at almost the same time.
     """
     for N, D in ABLATION:
         where = f"Gaussian data, uniform q, N = {N}, D = {D}"
-        both = [train(ablation((N, D), w), seeds=ABLATED, **more) for w in ("all", "projected")]
+        both = [
+            train(ablation((N, D), w), seeds=ABLATED, **more)
+            for w in ("all", "projected")
+        ]
         yield from [
             at_least(
                 f"smallest of the three over the largest of sixteen, {where}, end of training",
@@ -130,16 +142,21 @@ def ablations(**more: Any) -> Iterator[Check]:
 
 
 def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
-    """Fraction of rows of the matrices of Fig. 2 in which the predicted column is the largest;
-    minimum over seeds.
+    """Fraction of rows of the matrices of Fig. 2 in which the predicted column is the
+    largest; minimum over seeds.
     """
     p = p or StandardParameters()
     runs = standard.train(p, seeds=SEEDS, **more)
     tokens, block = p.vocabulary, p.block
-    each = tokens + block  # directions of the embeddings, and of the output of every head
-    past = np.where(np.tri(block, dtype=bool), runs.scores_1.values[:, tokens:, tokens:], -np.inf)
+    each = (
+        tokens + block
+    )  # directions of the embeddings, and of the output of every head
+    past = np.where(
+        np.tri(block, dtype=bool), runs.scores_1.values[:, tokens:, tokens:], -np.inf
+    )
     shares = {
-        "layer 1 finds the position before": past[:, 1:].argmax(2) == np.arange(block - 1),
+        "layer 1 finds the position before": past[:, 1:].argmax(2)
+        == np.arange(block - 1),
         "layer 2 finds the token that layer 1 wrote": runs.scores_2.values[
             :, :tokens, each : each + tokens
         ].argmax(2)

@@ -27,8 +27,12 @@ def of_times() -> Iterator[Check]:
     }
     for name, (order, found) in times.items():
         told = [ih.equations()[name].number({"N": N, "theta": LEVEL}) for N in SIZES]
-        rate = rates(1.0, np.array(found) / told, 1 / np.array(SIZES), order, rounding=ROUNDING)
-        yield rate.check(f"power of 1/N in the share of {name} that it leaves out", name)
+        rate = rates(
+            1.0, np.array(found) / told, 1 / np.array(SIZES), order, rounding=ROUNDING
+        )
+        yield rate.check(
+            f"power of 1/N in the share of {name} that it leaves out", name
+        )
 
 
 def of_five() -> list[Check]:

@@ -1,10 +1,11 @@
-"""Theorem 1 without Monte Carlo: the gradient on ONE fixed sample, averaged over a finite group
-(A.5-A.7).
+"""Theorem 1 without Monte Carlo: the gradient on ONE fixed sample, averaged over a
+finite group (A.5-A.7).
 
-The proof uses only properties of orthogonal matrices that signed permutations share. Therefore the
-average over all signed permutations E of tokens and F of codes, at arbitrary weights inside the 19
-directions, lies in these directions up to rounding. For subgroups that are too small, or for
-rotations that are not symmetries, it does not (controls).
+The proof uses only properties of orthogonal matrices that signed permutations share.
+Therefore the average over all signed permutations E of tokens and F of codes, at
+arbitrary weights inside the 19 directions, lies in these directions up to rounding. For
+subgroups that are too small, or for rotations that are not symmetries, it does not
+(controls).
 """
 
 import itertools
@@ -14,11 +15,17 @@ import numpy as np
 import torch
 
 from simulate.induction_heads import student
-from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
+from simulate.induction_heads.student import (
+    NAMES,
+    Student,
+    assemble,
+    project,
+    squared_error,
+)
 from theory.induction_heads import structure
 from verify.checks.check import Check, at_least, identity, listed, vanishing
-from verify.induction_heads.all_weights_equations import CLOSE
 from verify.checks.report import Table
+from verify.induction_heads.all_weights_equations import CLOSE
 
 Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
 CHUNK = 2048  # number of group elements per batch
@@ -28,7 +35,9 @@ def whole_group(D: int) -> list[Rotation]:
     """E on items and labels alike, F on codes."""
     return [
         (e, e, f)
-        for e, f in itertools.product(structure.group("token", D), structure.group("position", D))
+        for e, f in itertools.product(
+            structure.group("token", D), structure.group("position", D)
+        )
     ]
 
 
@@ -56,9 +65,13 @@ CONTROLS = {
 
 
 class Sample:
-    """One fixed sample of arbitrary numbers, and arbitrary weights inside the 19 directions."""
+    """One fixed sample of arbitrary numbers, and arbitrary weights inside the 19
+    directions.
+    """
 
-    def __init__(self, N: int, D: int, q: int, mask: str = "strict", seed: int = 0) -> None:
+    def __init__(
+        self, N: int, D: int, q: int, mask: str = "strict", seed: int = 0
+    ) -> None:
         random = torch.Generator().manual_seed(seed)
         self.items, self.labels, self.codes = torch.randn(
             3, 1, N, D, generator=random, dtype=torch.float64
@@ -69,7 +82,9 @@ class Sample:
         self.student.load_state_dict(assemble(dict(zip(NAMES, values, strict=True)), D))
 
     def gradient(self, rotations: list[Rotation]) -> dict[str, torch.Tensor]:
-        """Gradient of the squared error (summed over D), averaged over rotations of the sample."""
+        """Gradient of the squared error (summed over D), averaged over rotations of the
+        sample.
+        """
         self.student.zero_grad()
         for k in range(0, len(rotations), CHUNK):
             part = rotations[k : k + CHUNK]
@@ -77,29 +92,38 @@ class Sample:
                 x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
                 for j, x in enumerate((self.items, self.labels, self.codes))
             )
-            batch = student.batch_of(items, labels, codes, torch.full((len(part),), self.q))
+            batch = student.batch_of(
+                items, labels, codes, torch.full((len(part),), self.q)
+            )
             (
-                squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)
+                squared_error(self.student(batch.X), batch.y, "sum")
+                * len(part)
+                / len(rotations)
             ).backward()
-        return {k: w.grad for k, w in self.student.weights().items() if w.grad is not None}
+        return {
+            k: w.grad for k, w in self.student.weights().items() if w.grad is not None
+        }
 
 
 def outside(gradient: dict[str, torch.Tensor]) -> float:
     """Largest entry outside the 19 directions, over the largest entry."""
-    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), gradient["W3"].shape[1])
+    inside = assemble(
+        dict(zip(NAMES, project(gradient), strict=True)), gradient["W3"].shape[1]
+    )
     largest = max(float(g.abs().max()) for g in gradient.values())
     return max(float((gradient[k] - inside[k]).abs().max()) for k in gradient) / largest
 
 
-# Theorem 1 by exact group averages of the gradient, and controls that it does not describe
+# Theorem 1 by exact group averages of the gradient, and controls that it does not
+# describe
 
 FLOOR = 1e-3  # smallest part outside required of a control
 
 
 @listed
 def theorem_1(_: Table) -> Iterator[Check]:
-    """Nineteen directions by exact group averages, the four that never become nonzero, and controls
-    that must fail.
+    """Nineteen directions by exact group averages, the four that never become nonzero,
+    and controls that must fail.
     """
     yield from [
         identity(
@@ -139,10 +163,16 @@ def theorem_1(_: Table) -> Iterator[Check]:
     lone = Sample(3, 2, 1)
     yield control("single sample", outside(lone.gradient(whole_group(2)[:1])), FLOOR)
     for name, subgroup in CONTROLS.items():
-        worst = [outside(Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)]
+        worst = [
+            outside(Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)
+        ]
         yield control(name, np.median(worst), FLOOR)
     lone.student.W1.data[0, 2] += 0.3
-    yield control("0.3 in one forbidden entry of W1", outside(lone.gradient(whole_group(2))), FLOOR)
+    yield control(
+        "0.3 in one forbidden entry of W1",
+        outside(lone.gradient(whole_group(2))),
+        FLOOR,
+    )
 
 
 def control(

@@ -1,9 +1,10 @@
-"""Emergence times of the induction head: laws of the flow, the constrained network, and training of
-all weights.
+"""Emergence times of the induction head: laws of the flow, the constrained network, and
+training of all weights.
 
-Three independent comparisons: the constants of `flow_laws`; a network with three trainable
-pseudo-parameters, which must be an Euler integration of the flow; and descent of all weights, whose
-population version is the descent of the 19 pseudo-parameters and does not follow Theorem 2.
+Three independent comparisons: the constants of `flow_laws`; a network with three
+trainable pseudo-parameters, which must be an Euler integration of the flow; and descent
+of all weights, whose population version is the descent of the 19 pseudo-parameters and
+does not follow Theorem 2.
 """
 
 from typing import Any
@@ -16,6 +17,7 @@ from theory.induction_heads import Parameters
 from theory.runtime import plotting
 from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Noted, at_least, sampled, together
+from verify.checks.report import Report, Request
 from verify.compare.emergence import Times, first_crossing, power
 from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
@@ -28,7 +30,6 @@ from verify.induction_heads.flow_laws import (
     limit,
     orthonormal,
 )
-from verify.checks.report import Report, Request
 
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
 RATE = 0.1  # step size in t
@@ -40,11 +41,12 @@ HEADLESS = 0.5  # loss below which no student without the head falls
 PAPER = Parameters.structure().replace(
     batch_size=128, steps=200, eval_every=2
 )  # App. C with smaller batches
-OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128, of order batch^(-1/2): 0.32 at 512")
-# For the small demo setting: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check uses.
-SMALL = (
-    "at N = 4 the other directions take part, and batches of 32 are noisy; no order: two effects"
+OUTSIDE = Band(
+    0.63, 0.70, "gradient noise of batches of 128, of order batch^(-1/2): 0.32 at 512"
 )
+# For the small demo setting: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check
+# uses.
+SMALL = "at N = 4 the other directions take part, and batches of 32 are noisy; no order: two effects"
 BANDS = {
     "T_drop with the head alone over T_drop": Band(0.102, 0.129, SMALL),
     "T_drop over t_ICL": Band(0.028, 0.054, SMALL),
@@ -56,8 +58,8 @@ BANDS_OF_PAPER = {
     "T_drop with the head alone over T_drop": Band(-0.033, -0.016, SHARED),
     "T_drop of all weights over three directions": Band(0.136, 0.156, SHARED),
 }
-# Measured on seeds 0 to 7, which no check looks at, +- 3 s.e. and more; at infinite batch all agree
-# (`batches`).
+# Measured on seeds 0 to 7, which no check looks at, +- 3 s.e. and more; at infinite
+# batch all agree (`batches`).
 NOISE = "noise of batches, of order 1/batch"
 EXPONENTS = {
     ("T_beta", "last"): Band(-0.0145, -0.008, NOISE),
@@ -68,29 +70,33 @@ EXPONENTS = {
 
 
 def population(N: int, query: str, **more: Any) -> dict[str, float]:
-    """Times of the population descent of ALL weights, which by Theorem 1 is the noiseless descent
-    of 19 pseudo-parameters.
+    """Times of the population descent of ALL weights, which by Theorem 1 is the
+    noiseless descent of 19 pseudo-parameters.
     """
     return {
-        k: float(v[0]) for k, v in crossings(train_all(N, query, "nineteen", [0], **more)).items()
+        k: float(v[0])
+        for k, v in crossings(train_all(N, query, "nineteen", [0], **more)).items()
     }
 
 
 def train_all(
     N: int, query: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any
 ) -> xr.Dataset:
-    """Train all weights, or descend in their 19 directions (``trained``: 'all' or 'nineteen'), on
-    Haar-random orthonormal data, long enough for the loss to drop; ``query``: 'last' or 'uniform'.
+    """Train all weights, or descend in their 19 directions (``trained``: 'all' or
+    'nineteen'), on Haar-random orthonormal data, long enough for the loss to drop;
+    ``query``: 'last' or 'uniform'.
     """
     longer = 1.3 if query == "last" else 1.3 * 1.5
     steps = int(longer * flow_laws.times(N, query)["T_drop"] / RATE)
     p = orthonormal(N, query, trained, RATE, steps, batch)
-    return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
+    return train(
+        p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more
+    )
 
 
 def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
-    """Hypotheses 1 and 2 on an ensemble with all weights trained and one trained in three
-    directions only.
+    """Hypotheses 1 and 2 on an ensemble with all weights trained and one trained in
+    three directions only.
     """
     more = {"progress": False, **more}
     label = f"{p.data} data, {p.query} q, N = {p.N}, D = {p.dimension}"
@@ -102,7 +108,10 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
     notes = [
         "",
         f"all weights, {label}:",
-        *(first_crossing(runs[of], HALF).summary(f"  {name}") for name, of in LEVELS.items()),
+        *(
+            first_crossing(runs[of], HALF).summary(f"  {name}")
+            for name, of in LEVELS.items()
+        ),
         dropped(runs).summary("  T_drop"),
         f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights",
         f"  smallest of the three {float(three.mean()):.3f}, "
@@ -128,8 +137,8 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
                 band=OUTSIDE,
             ),
         ]
-    # Hypothesis 1 by intervention: the drop occurs with the three pseudo-parameters only, and never
-    # without them.
+    # Hypothesis 1 by intervention: the drop occurs with the three pseudo-parameters
+    # only, and never without them.
     checks.append(
         at_least(
             f"smallest loss without the head, {label}",
@@ -144,31 +153,39 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
         ("T_drop with the head alone over T_drop", "Hypothesis 1", 1.0, with_head, times["T_drop"]),
         ("T_drop of all weights over three directions", "Hypothesis 2", 1.0, times["T_drop"], alone.values),
     ]  # fmt: skip
-    if p.data == "orthonormal":  # thresholds of 1/2 are meaningful for vectors of norm 1
+    if (
+        p.data == "orthonormal"
+    ):  # thresholds of 1/2 are meaningful for vectors of norm 1
         flow = flow_laws.times(p.N, p.query)
         head = np.max([times[name] for name in LEVELS], 0)
         predicted = flow["T_drop"] / max(flow[x] for x in LEVELS)
-        ratios.insert(1, ("T_drop over t_ICL", "T_drop", predicted, times["T_drop"], head))
+        ratios.insert(
+            1, ("T_drop over t_ICL", "T_drop", predicted, times["T_drop"], head)
+        )
     for name, equation, predicted, above, below in ratios:
         seen = np.isfinite(above) & np.isfinite(below)
         if seen.sum() > 1:
             ratio, band = above[seen] / below[seen], bands.get(name)
-            checks.append(sampled(f"{name}, {label}", equation, predicted, ratio, band=band))
+            checks.append(
+                sampled(f"{name}, {label}", equation, predicted, ratio, band=band)
+            )
     return checks, notes
 
 
 def _enough(p: Parameters) -> int:
-    """Number of steps for the loss to drop with three directions only on orthonormal data;
-    otherwise the same number as for all weights.
+    """Number of steps for the loss to drop with three directions only on orthonormal
+    data; otherwise the same number as for all weights.
     """
     if p.data != "orthonormal":
         return p.steps
-    return max(p.steps, int(1.2 * flow_laws.times(p.N, p.query)["T_drop"] / p.time_per_step))
+    return max(
+        p.steps, int(1.2 * flow_laws.times(p.N, p.query)["T_drop"] / p.time_per_step)
+    )
 
 
 def batches(query: str, **more: Any) -> list[Check]:
-    """Batch noise shifts times by a term of order 1/batch; extrapolated to infinite batch size,
-    they agree with population descent.
+    """Batch noise shifts times by a term of order 1/batch; extrapolated to infinite
+    batch size, they agree with population descent.
     """
     small, large = (
         crossings(train_all(NOISE_SIZE, query, "all", SEEDS, batch=b, **more))
@@ -187,14 +204,16 @@ def batches(query: str, **more: Any) -> list[Check]:
 
 
 def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Training of all weights: seeds against the population descent, exponents with intervals, for
-    q = N and uniform q.
+    """Training of all weights: seeds against the population descent, exponents with
+    intervals, for q = N and uniform q.
     """
     checks: list[Check] = []
     notes: list[str] = []
     sweeps: dict[str, Any] = {}
     for query, label in QUERIES.items():
-        ensembles = {N: crossings(train_all(N, query, "all", SEEDS, **more)) for N in SIZES}
+        ensembles = {
+            N: crossings(train_all(N, query, "all", SEEDS, **more)) for N in SIZES
+        }
         without = {N: population(N, query, **more) for N in SIZES}
         flow = {N: flow_laws.times(N, query) for N in SIZES}
         notes += [
@@ -262,8 +281,8 @@ def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Emergence times over N: the three-parameter flow, the population descent of all weights, and
-    trained seeds.
+    """Emergence times over N: the three-parameter flow, the population descent of all
+    weights, and trained seeds.
     """
     figure, axes = plotting.figure(1, len(sweeps))
     letters = {
@@ -275,7 +294,13 @@ def draw(sweeps: dict[str, Any]) -> Any:
     for axis, (label, times) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         sizes = sorted(times["flow"])
         for k, name in enumerate(NAMES):
-            axis.loglog(sizes, [times["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
+            axis.loglog(
+                sizes,
+                [times["flow"][N][name] for N in sizes],
+                "--",
+                color=f"C{k}",
+                lw=1,
+            )
             axis.loglog(
                 sizes,
                 [times["population"][N][name] for N in sizes],
@@ -285,7 +310,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
             )
             for N in sizes:
                 values = times["seeds"][N][name]
-                axis.plot(np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6)
+                axis.plot(
+                    np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6
+                )
         axis.plot([], [], "k--", lw=1, label="three-parameter flow")
         axis.plot([], [], "k-", label="19 directions, no noise")
         axis.plot([], [], "k.", label="all weights, a mark per seed")

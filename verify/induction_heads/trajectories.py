@@ -1,5 +1,5 @@
-"""Curves of all weights: descent with the closed gradient, step by step, against students trained
-on batches of orthonormal data.
+"""Curves of all weights: descent with the closed gradient, step by step, against
+students trained on batches of orthonormal data.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ from verify.trajectories import compare, overlay
 
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, of order 1/batch, outside the 19 directions too"
-# (students - descent) over the largest predicted size, from sixteen students of the demo preset
-# (seeds 100 to 115) that no check uses; 3.5 standard errors to either side.
+# (students - descent) over the largest predicted size, from sixteen students of the
+# demo preset (seeds 100 to 115) that no check uses; 3.5 standard errors to either side.
 BANDS = {
     "alpha": Band(0.019, 0.029, NOISE),
     "beta": Band(0.0105, 0.020, NOISE),
@@ -28,9 +28,13 @@ BANDS = {
 
 
 def report(request: Request) -> Report:
-    """Compare the three pseudo-parameters and the loss of students with noiseless descent."""
+    """Compare the three pseudo-parameters and the loss of students with noiseless
+    descent.
+    """
     p, runs = ensemble_source.get(request)
-    comparison = compare(predict(p, runs), runs, BANDS if p == Parameters.demo() else None)
+    comparison = compare(
+        predict(p, runs), runs, BANDS if p == Parameters.demo() else None
+    )
     return Report(
         comparison.checks,
         [comparison.spoken()],

@@ -1,8 +1,8 @@
-"""Derivatives of the positional-semantic theory and its students against autograd, differences and
-each other.
+"""Derivatives of the positional-semantic theory and its students against autograd,
+differences and each other.
 
-Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
-that it is detected.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one
+and confirm that it is detected.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,16 @@ from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem
 from theory.numbers.numeric import function
-from theory.positional_semantic import Parameters, equations, fixed_point, free_entropy, prox
-from theory.positional_semantic.model import symbols
+from theory.positional_semantic import (
+    Parameters,
+    equations,
+    fixed_point,
+    free_entropy,
+    prox,
+)
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.model import symbols
 from verify.checks.check import Band, Check, Sides, identity, listed, near, vanishing
 from verify.checks.report import Table, derivations
 
@@ -41,7 +47,9 @@ OFF_ITS_WELL = {
 
 @listed
 def students(eq: Table) -> Iterator[Check]:
-    """Risk and gradient of the batched engine against the plain module, for every architecture."""
+    """Risk and gradient of the batched engine against the plain module, for every
+    architecture.
+    """
     for name, p in (
         ("tied", TINY),
         ("rank 2", TINY.replace(rank=2, start="mixed")),
@@ -77,17 +85,26 @@ def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def envelope(eq: Table) -> list[Check]:
-    """Attention, loss and objective of the envelope against autograd; minimisers; envelope
-    theorem.
+    """Attention, loss and objective of the envelope against autograd; minimisers;
+    envelope theorem.
     """
     z, w, Y = random_fields()
     V, sigma = 15.0, 0.5
     leaf = torch.tensor(z, requires_grad=True)
-    attention = torch.softmax(leaf[:, None] * leaf, dim=1)  # scores of both tokens on both tokens
+    attention = torch.softmax(
+        leaf[:, None] * leaf, dim=1
+    )  # scores of both tokens on both tokens
     target = torch.tensor(np.array([[1 - Y[0], Y[0]], [Y[1], 1 - Y[1]]]))
     loss = sigma**2 / 2 * (target - attention).square().sum((0, 1))
     value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + loss
-    named = {"z_1": z[0], "z_2": z[1], "w_1": w[0], "w_2": w[1], "Y_12": Y[0], "Y_21": Y[1]}
+    named = {
+        "z_1": z[0],
+        "z_2": z[1],
+        "w_1": w[0],
+        "w_2": w[1],
+        "Y_12": Y[0],
+        "Y_21": Y[1],
+    }
     sides = Sides(eq, 1e-12, "both float64")
     for name, equation, measured in (
         ("attention of the first token on the second", "S_12", attention[0, 1]),
@@ -112,8 +129,16 @@ def envelope(eq: Table) -> list[Check]:
     return [
         *sides.checks(),
         identity(what, "objective", f, value.detach(), 1e-12, "both float64"),
-        identity("its gradient and Hessian", "objective", np.array(slopes), expected, *AUTOGRAD),
-        vanishing(at_minimum, "envelope", at_best[:2], 1e-11, "where Newton steps stop"),
+        identity(
+            "its gradient and Hessian",
+            "objective",
+            np.array(slopes),
+            expected,
+            *AUTOGRAD,
+        ),
+        vanishing(
+            at_minimum, "envelope", at_best[:2], 1e-11, "where Newton steps stop"
+        ),
         identity("dM/dw = -g", "g_1", -g_1, (above - below) / 2e-5, *rounding),
     ]
 
@@ -139,19 +164,23 @@ def training_loss(eq: Table) -> list[Check]:
 
 @listed
 def stationarity(eq: Table) -> Iterator[Check]:
-    """The free entropy is stationary at every fixed point: by derived formulas and by differences
-    of its value.
+    """The free entropy is stationary at every fixed point: by derived formulas and by
+    differences of its value.
     """
     for branch, prox_ in POINTS:
         point = fixed(branch, prox_)
         where = f"{branch}, {prox_}"
         gradient = [*fixed_point.gradient(point).values()]
         name = f"gradient of the free entropy, {where}"
-        yield vanishing(name, "free_entropy", gradient, 1e-6, "residual of the fixed point")
+        yield vanishing(
+            name, "free_entropy", gradient, 1e-6, "residual of the fixed point"
+        )
         bands = OFF_ITS_WELL if prox_ == "local" else {}
         yield from by_differences(point, where, bands)
         above, below = (
-            solve(point.p.replace(alpha=point.p.complexity + s * STEP), branch, point).train_loss
+            solve(
+                point.p.replace(alpha=point.p.complexity + s * STEP), branch, point
+            ).train_loss
             for s in (1, -1)
         )
         yield near(
@@ -166,9 +195,11 @@ def stationarity(eq: Table) -> Iterator[Check]:
 
 
 @listed
-def by_differences(point: FixedPoint, where: str, bands: dict[str, Band]) -> Iterator[Check]:
-    """Numerical derivative of the free entropy with respect to the order parameters at fixed
-    conjugates, in units of one of its terms.
+def by_differences(
+    point: FixedPoint, where: str, bands: dict[str, Band]
+) -> Iterator[Check]:
+    """Numerical derivative of the free entropy with respect to the order parameters at
+    fixed conjugates, in units of one of its terms.
     """
     phi = free_entropy.equations()["free_entropy"]
     hats = point.hats
@@ -181,7 +212,9 @@ def by_differences(point: FixedPoint, where: str, bands: dict[str, Band]) -> Ite
         moved = {**state._asdict(), "E_M": averages(point.p, state).numbers["E_M"]}
         return phi.number(point.values() | moved)
 
-    for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[point.branch]:
+    for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[
+        point.branch
+    ]:
         here = getattr(point.state, x)
         size = STEP * here
         yield near(
@@ -197,8 +230,8 @@ def by_differences(point: FixedPoint, where: str, bands: dict[str, Band]) -> Ite
 
 
 def message_passing(eq: Table) -> list[Check]:
-    """At convergence of GAMP the gradient of the risk vanishes; distance to the minimum found by
-    L-BFGS.
+    """At convergence of GAMP the gradient of the risk vanishes; distance to the minimum
+    found by L-BFGS.
     """
     p = MESSAGE
     teacher, data = student.sample(p, 1)
@@ -209,7 +242,9 @@ def message_passing(eq: Table) -> list[Check]:
         return float(torch.linalg.norm(gradient["Q"]) / np.sqrt(p.d))
 
     message = gamp(p, data, teacher, iterations=400)
-    best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][0, :, 0].numpy()
+    best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][
+        0, :, 0
+    ].numpy()
     away = np.linalg.norm(best - message.weights) / np.sqrt(p.d)
     start = 0.7 * teacher
     ends, of = "where message passing ends", "(75)-(78)"

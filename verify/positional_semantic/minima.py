@@ -1,5 +1,5 @@
-"""Students at both minima, at d = infinity, against both branches of the proximal operator, the
-general state evolution and message passing.
+"""Students at both minima, at d = infinity, against both branches of the proximal
+operator, the general state evolution and message passing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.training import pool
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
+from simulate.training import pool
 from theory.positional_semantic import Parameters, general, solve
 from verify.checks.check import Band, Check, estimated, sampled, with_notes
 
@@ -33,15 +33,21 @@ def over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
 
 
 def trained(
-    p: Parameters, sizes: Sequence[int], seeds: Sequence[int], alpha: Any, **options: Any
+    p: Parameters,
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    alpha: Any,
+    **options: Any,
 ) -> xr.Dataset:
     """Students of several sizes, over ``d``."""
-    return over_d([train(p.replace(d=d), seeds, alpha=alpha, **options) for d in sizes], sizes)
+    return over_d(
+        [train(p.replace(d=d), seeds, alpha=alpha, **options) for d in sizes], sizes
+    )
 
 
 def at_infinity(samples: xr.DataArray) -> xr.DataArray:
-    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d, weighted for a scatter of
-    order d^(-1/2).
+    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d, weighted for
+    a scatter of order d^(-1/2).
     """
     d = samples.d.values
     weight = np.sqrt(d)
@@ -49,9 +55,11 @@ def at_infinity(samples: xr.DataArray) -> xr.DataArray:
     return samples @ xr.DataArray(value_and_slope[0], dims="d")
 
 
-def jackknife(estimate: Callable[[np.ndarray], float], seeds: int) -> tuple[float, float]:
-    """Jackknife: an estimate from given seeds and its standard error; NaN if the estimate fails
-    without one of them.
+def jackknife(
+    estimate: Callable[[np.ndarray], float], seeds: int
+) -> tuple[float, float]:
+    """Jackknife: an estimate from given seeds and its standard error; NaN if the
+    estimate fails without one of them.
     """
     every = np.arange(seeds)
     left_out = np.array([estimate(np.delete(every, k)) for k in every])
@@ -59,8 +67,8 @@ def jackknife(estimate: Callable[[np.ndarray], float], seeds: int) -> tuple[floa
 
 
 def root(gap: xr.DataArray, seeds: np.ndarray) -> float:
-    """Point at which the mean over some seeds rises through zero; NaN if it does not, or is not
-    monotonic.
+    """Point at which the mean over some seeds rises through zero; NaN if it does not,
+    or is not monotonic.
     """
     mean = gap.transpose("seed", "alpha").values[seeds].mean(0)
     rises = (np.diff(mean) > 0).all()
@@ -68,26 +76,33 @@ def root(gap: xr.DataArray, seeds: np.ndarray) -> float:
 
 
 def crossing(gap: xr.DataArray) -> tuple[float, float]:
-    """Point at which the mean over seeds rises through zero, and its standard error; NaN if it does
-    not.
+    """Point at which the mean over seeds rises through zero, and its standard error;
+    NaN if it does not.
     """
     return jackknife(lambda kept: root(gap, kept), gap.sizes["seed"])
 
 
 def shift(gap: xr.DataArray, other: xr.DataArray) -> tuple[float, float]:
-    """Ratio of the points at which two means over the same seeds rise through zero, and its
-    standard error.
+    """Ratio of the points at which two means over the same seeds rise through zero, and
+    its standard error.
     """
-    return jackknife(lambda kept: root(gap, kept) / root(other, kept), gap.sizes["seed"])
+    return jackknife(
+        lambda kept: root(gap, kept) / root(other, kept), gap.sizes["seed"]
+    )
 
 
 DEMO = Parameters(d=400, steps=300, n_test=4000)
 SELECTION = "the paper's selection; informed descent follows the local one; no order: another branch (see the claims ledger)"
-SETTING = ("omega", "sigma", "lam", "target")  # what an order parameter depends on, beside alpha
-# Deviation of the paper's branch of the proximal operator where students distinguish the two, in
-# the default setting, semantic branch at alpha = 0.57, positional at 1: (students - predicted) over
-# the local prediction, 3.5 standard errors to either side, from 128 seeds (1000 to 1127) that no
-# check uses (docs/models/selections.md).
+SETTING = (
+    "omega",
+    "sigma",
+    "lam",
+    "target",
+)  # what an order parameter depends on, beside alpha
+# Deviation of the paper's branch of the proximal operator where students distinguish
+# the two, in the default setting, semantic branch at alpha = 0.57, positional at 1:
+# (students - predicted) over the local prediction, 3.5 standard errors to either side,
+# from 128 seeds (1000 to 1127) that no check uses (docs/models/selections.md).
 NOT_REACHED = {
     "theta, semantic": (0.886, 1.004),
     "test_mse_half, semantic": (-0.123, -0.095),
@@ -95,27 +110,36 @@ NOT_REACHED = {
     "q, positional": (-0.053, -0.006),
     "m, positional": (0.005, 0.030),
 }
-SAME = 1e-3  # relative; two predictions this close are equal within the error of the quadrature
+# relative; two predictions this close are equal within the error of the quadrature
+SAME = 1e-3
 UNTIED, SOBOL = (
     3.2,
     2048,
 )  # sample complexity and Sobol points; the theory scatters by 0.2% over scramblings
 GAMP_SEEDS = 32  # message passing runs on the first few seeds, at half the sizes
-SEE_V = 0.2  # V scatters by 8% between seeds at d = infinity; 5% would take a hundred seeds
-# Required resolution of the exponent -1/2: distinguishes decreasing from constant scatter; 5% of it
-# would take about twenty thousand seeds.
+SEE_V = (
+    0.2  # V scatters by 8% between seeds at d = infinity; 5% would take a hundred seeds
+)
+# Required resolution of the exponent -1/2: distinguishes decreasing from constant
+# scatter; 5% of it would take about twenty thousand seeds.
 SLOPES = 1.0
 DAMPING = {"semantic": 0.7, "positional": 0.85}  # with these GAMP converges
 POINTS = (
     ("semantic", 2.0, ("q", "theta", "train_loss", "test_mse_half")),
     ("positional", 1.0, ("q", "m", "train_loss", "test_mse_half")),
 )
-WHERE_SELECTIONS_DIFFER = ("semantic", 0.57, ("q", "theta", "train_loss", "test_mse_half"))
+WHERE_SELECTIONS_DIFFER = (
+    "semantic",
+    0.57,
+    ("q", "theta", "train_loss", "test_mse_half"),
+)
 SELECTIONS = ("global", "local")
 
 
 def band(p: Parameters, name: str) -> Band | None:
-    """Band of the paper's branch of the proximal operator; measured in the default setting only."""
+    """Band of the paper's branch of the proximal operator; measured in the default
+    setting only.
+    """
     default = all(getattr(p, x) == getattr(DEMO, x) for x in SETTING)
     measured = NOT_REACHED.get(name) if default else None
     return None if measured is None else Band(*measured, SELECTION)
@@ -127,7 +151,9 @@ each = partial(pool.each, what="fits", unit="fit")
 def order_parameters(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> list[Check]:
-    """Overlaps and losses of both minima against both branches of the proximal operator."""
+    """Overlaps and losses of both minima against both branches of the proximal
+    operator.
+    """
     checks = []
     for branch, alpha, names in (*POINTS, WHERE_SELECTIONS_DIFFER):
         points = {k: solve(p.replace(alpha=alpha, prox=k), branch) for k in SELECTIONS}
@@ -182,8 +208,8 @@ def untied_keys(
     solution = general.solve(system, start, damping=0.8, tolerance=1e-5)
     q = solution.order.q.mean((0, 1))
     theta = solution.order.theta.mean((0, 1))[:, 0]
-    # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points determine c
-    # badly, so that no compared quantity depends on it.
+    # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points
+    # determine c badly, so that no compared quantity depends on it.
     predicted = {
         "q": np.sqrt(q[0, 0] * q[1, 1]),
         "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
@@ -209,16 +235,22 @@ def untied_keys(
 def concentration(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> Iterator[Check | str]:
-    """Scatter between seeds as a function of d: order parameters concentrate as d^(-1/2)."""
+    """Scatter between seeds as a function of d: order parameters concentrate as
+    d^(-1/2).
+    """
     drawn = p.replace(start="semantic", teacher="gaussian")
     theta = trained(drawn, sizes, seeds, 2.0, **options).theta
     spreads = theta.std(("seed", "alpha"), ddof=1).values
-    yield from ("", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:")
+    yield from (
+        "",
+        "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:",
+    )
     for d, spread in zip(sizes, spreads, strict=True):
         yield f"  d = {d}: theta {float(theta.sel(d=d).mean()):.4f} +- {spread:.4f}"
     x = np.log(sizes) - np.log(sizes).mean()
     slope = x @ np.log(spreads) / (x @ x)
-    # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
+    # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2
+    # (k - 1)).
     yield estimated(
         "exponent of the scatter of theta in d",
         "Sec. 4: concentration",
@@ -236,17 +268,24 @@ def message_passing(
 ) -> Iterator[Check | str]:
     """GAMP against state evolution, both branches.
 
-    Control variates: message passing minus descent on the same sentences (a few seeds at half the
-    sizes), plus descent on all seeds and sizes, so that common fluctuations cancel.
+    Control variates: message passing minus descent on the same sentences (a few seeds
+    at half the sizes), plus descent on all seeds and sizes, so that common fluctuations
+    cancel.
     """
     yield ""
     halves, few = [d // 2 for d in sizes], seeds[:GAMP_SEEDS]
     for branch, alpha, names in POINTS:
-        q = p.replace(alpha=alpha, start=branch, prox="global" if branch == "semantic" else "local")
+        q = p.replace(
+            alpha=alpha,
+            start=branch,
+            prox="global" if branch == "semantic" else "local",
+        )
         point = solve(q, branch)
         if not point.exists:
             continue
-        overlaps = {d: each(_overlaps, [(q.replace(d=d), seed) for seed in few]) for d in halves}
+        overlaps = {
+            d: each(_overlaps, [(q.replace(d=d), seed) for seed in few]) for d in halves
+        }
         shared = [x for x in names if x in overlaps[halves[0]][0]]
         same = minima(p, branch, alpha, shared, halves, few, options)
         every = minima(p, branch, alpha, shared, sizes, seeds, options)
@@ -270,7 +309,9 @@ def message_passing(
             f"V of message passing, {branch} at alpha = {alpha:g}",
             "Eq. (43)",
             point.summary()["V"],
-            at_infinity(xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})).values,
+            at_infinity(
+                xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})
+            ).values,
             required=SEE_V,
         )
         step, slope = (

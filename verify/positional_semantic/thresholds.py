@@ -1,11 +1,12 @@
-"""alpha_c and alpha_l from trained students, with confidence intervals, against both branches of
-the proximal operator.
+"""alpha_c and alpha_l from trained students, with confidence intervals, against both
+branches of the proximal operator.
 
-A seed fixes teacher and sentences. Both minima are found on the same sentences, so that common
-fluctuations of the losses cancel. Everything is extrapolated to d = infinity seed by seed. alpha_c
-is the zero of the mean gap of the training losses, and alpha_l the point at which the mean semantic
-test error equals that of the linear layer, both by linear interpolation over alpha, with jackknife
-intervals. (Averaging the crossings of single seeds would lose seeds that cross outside the grid.)
+A seed fixes teacher and sentences. Both minima are found on the same sentences, so that
+common fluctuations of the losses cancel. Everything is extrapolated to d = infinity
+seed by seed. alpha_c is the zero of the mean gap of the training losses, and alpha_l
+the point at which the mean semantic test error equals that of the linear layer, both by
+linear interpolation over alpha, with jackknife intervals. (Averaging the crossings of
+single seeds would lose seeds that cross outside the grid.)
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,15 @@ import xarray as xr
 
 from simulate.positional_semantic import train
 from simulate.positional_semantic.linear import fit_linear
-from theory.equations import titles
 from theory.call.parameters import ParameterError
+from theory.equations import titles
+from theory.equations.titles import described
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.model.parameters import DESCENT
 from theory.runtime import plotting
-from theory.equations.titles import described
 from verify.checks.check import estimated
+from verify.checks.report import Report, Request
 from verify.positional_semantic import extensions, minima
 from verify.positional_semantic.minima import (
     DEMO,
@@ -36,11 +38,15 @@ from verify.positional_semantic.minima import (
     over_d,
     trained,
 )
-from verify.checks.report import Report, Request
 
 SEEDS, FEW = "128", "16"  # with and without --full
-BLOCKS = 3  # factor on the number of seeds for alpha_c: a difference of losses scatters most
-FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the prediction
+BLOCKS = (
+    3  # factor on the number of seeds for alpha_c: a difference of losses scatters most
+)
+FACTORS = {
+    "alpha_c": (0.85, 1.0, 1.15),
+    "alpha_l": (0.9, 1.0, 1.1),
+}  # of the prediction
 
 
 def report(request: Request) -> Report:
@@ -52,13 +58,16 @@ def report(request: Request) -> Report:
     DESCENT.require(p)
     p = p.replace(alpha=None)
     options = request.training
-    predicted = {k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons}
+    predicted = {
+        k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons
+    }
     if not predicted:
         raise ParameterError(
             f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either selection; "
             "see theory.onset"
         )
-    # Two sizes far apart decide most per second: the middle one adds a hundredth to the precision.
+    # Two sizes far apart decide most per second: the middle one adds a hundredth to the
+    # precision.
     sizes = (p.d // 2, p.d, 2 * p.d) if request.full else (p.d // 4, p.d)
     checks, gaps = [], {}
     notes = [
@@ -66,17 +75,27 @@ def report(request: Request) -> Report:
         f"omega = {p.omega:g}, {len(seeds)} seeds, d = infinity: linear in 1/d through {', '.join(map(str, sizes))}",
     ]
     numbers: dict[str, Any] = {}
-    more = [s + k * (max(seeds) + 1) for k in range(BLOCKS if request.full else 1) for s in seeds]
+    more = [
+        s + k * (max(seeds) + 1)
+        for k in range(BLOCKS if request.full else 1)
+        for s in seeds
+    ]
     for name, of in (("alpha_c", more), ("alpha_l", seeds)):
         centre = getattr(next(iter(predicted.values())), name)
-        gaps[name] = over_d([_gap(name, p.replace(d=d), centre, of, options) for d in sizes], sizes)
+        gaps[name] = over_d(
+            [_gap(name, p.replace(d=d), centre, of, options) for d in sizes], sizes
+        )
         measured, error = crossing(at_infinity(gaps[name]))
         width = scipy.stats.t.ppf(0.975, len(of) - 1) * error
         low, high = measured - width, measured + width
         notes.append(
             f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}], {len(of)} seeds"
         )
-        numbers[name] = {"measured": measured, "standard_error": error, "interval_95": [low, high]}
+        numbers[name] = {
+            "measured": measured,
+            "standard_error": error,
+            "interval_95": [low, high],
+        }
         for selection, predictions in predicted.items():
             numbers[name][selection] = value = getattr(predictions, name)
             what = f"{name} by the {selection} prox"
@@ -106,7 +125,10 @@ def report(request: Request) -> Report:
             "passing, low rank and Adam (an hour of training)"
         )
     return Report(
-        checks, notes, numbers={"thresholds": numbers}, draw=lambda: draw(p, gaps, numbers)
+        checks,
+        notes,
+        numbers={"thresholds": numbers},
+        draw=lambda: draw(p, gaps, numbers),
     )
 
 
@@ -122,22 +144,29 @@ def _gap(
             for k in ("positional", "semantic")
         ]
         return losses[0] - losses[1]
-    semantic = train(p.replace(start="semantic"), seeds, alpha=grid, **options).test_mse_half
-    linear = minima.each(fit_linear, [(p.replace(alpha=a), s) for s in seeds for a in grid])
+    semantic = train(
+        p.replace(start="semantic"), seeds, alpha=grid, **options
+    ).test_mse_half
+    linear = minima.each(
+        fit_linear, [(p.replace(alpha=a), s) for s in seeds for a in grid]
+    )
     return (
-        semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape)) - semantic
+        semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape))
+        - semantic
     )
 
 
 def overlaps(
     p: Parameters, branch: str, name: str, seeds: Sequence[int], options: dict[str, Any]
 ) -> xr.DataArray:
-    """An overlap of students at d = infinity over (seed, alpha), from all ensembles of one branch
-    that the command trains.
+    """An overlap of students at d = infinity over (seed, alpha), from all ensembles of
+    one branch that the command trains.
     """
     sizes = (p.d // 2, p.d, 2 * p.d)
     centre = thresholds(p.replace(prox="global")).alpha_c
-    alphas = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
+    alphas = [
+        alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch
+    ]
     parts = [
         trained(q.replace(start=branch), sizes, seeds, complexity, **options)[name]
         for q, complexity in (
@@ -149,9 +178,11 @@ def overlaps(
 
 
 @plotting.panels(1, 2)
-def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], *axes: Any) -> Any:
-    """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both
-    predictions.
+def draw(
+    p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], *axes: Any
+) -> Any:
+    """Mean gap over alpha for every d and extrapolated, the interval of the crossing,
+    and both predictions.
     """
     labels = {
         "alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
@@ -179,7 +210,12 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
         low, high = numbers[name]["interval_95"]
         if np.isfinite(low):
             axis.axvspan(
-                low, high, color="0.5", alpha=0.25, lw=0, label="95% interval of the crossing"
+                low,
+                high,
+                color="0.5",
+                alpha=0.25,
+                lw=0,
+                label="95% interval of the crossing",
             )
         for k, selection in enumerate(s for s in SELECTIONS if s in numbers[name]):
             axis.axvline(

@@ -1,5 +1,5 @@
-"""Derivations beyond the paper against autograd: forces of the dressed loss and the decay of
-the variance of M; attention by keys and queries, and the constants c.
+"""Derivations beyond the paper against autograd: forces of the dressed loss and the
+decay of the variance of M; attention by keys and queries, and the constants c.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,25 @@ from torch import Tensor
 from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters
 from theory.state_tracking.model import definitions, task
-from theory.state_tracking.single_students import dressed
 from theory.state_tracking.model.symbols import i as i_symbol
 from theory.state_tracking.model.symbols import k as k_symbol
+from theory.state_tracking.single_students import dressed
 from verify.checks.check import Check, Sides, identity, listed, sampled
 from verify.checks.report import Table, sided
-from verify.state_tracking.flow_gradients import AUTOGRAD, DRAWS, EXACT, GENERATOR, Inputs, P
+from verify.state_tracking.flow_gradients import (
+    AUTOGRAD,
+    DRAWS,
+    EXACT,
+    GENERATOR,
+    Inputs,
+    P,
+)
 
 
 @sided(*AUTOGRAD)
 def dressed_derivatives(sides: Sides) -> None:
-    """Forces of the dressed loss by autograd of its definition, and the decay of M's variance by an
-    exact Hessian.
+    """Forces of the dressed loss by autograd of its definition, and the decay of M's
+    variance by an exact Hessian.
     """
     N, d_g, V, R, S, zeta = 6, 5, 0.3, 0.7, 0.1, 0.2
     row = torch.tensor(
@@ -38,18 +45,26 @@ def dressed_derivatives(sides: Sides) -> None:
         noise = V * ((1 - 1 / d_g) * row.square().sum() + 1 / d_g)
         weights = torch.softmax(z, 0)
         cost = (weights * (1 - weights)).sum()  # sum of second derivatives of ln Z
-        return torch.logsumexp(z, 0) - right + (noise.detach() if detach else noise) * cost / 2
+        return (
+            torch.logsumexp(z, 0)
+            - right
+            + (noise.detach() if detach else noise) * cost / 2
+        )
 
-    (whole,), (part,) = (torch.autograd.grad(loss(detach), row) for detach in (False, True))
+    (whole,), (part,) = (
+        torch.autograd.grad(loss(detach), row) for detach in (False, True)
+    )
     values = {"N": N, "d_g": d_g, "R": R, "S": S, "zeta": zeta, "pi_i": 0.4, "V_M": V}
     values["v_i"] = V * ((1 - 1 / d_g) * 0.3 + 1 / d_g)
     for symbol, name in (("m", "margin_position"), ("g", "g"), ("h_i", "noise_cost")):
         values[symbol] = sides.table[name].evaluate(values)
     entries = {dressed.pi[dressed.i, dressed.j]: row.detach().numpy()}
     sides.add("force on the right action", "dloss_dpi_margin", values, part[0])
-    sides.add("force against concentration", "dloss_dpi_noise", values | entries, whole - part)
-    # Every sequence of a small task at M = 0, where all logits are equal: curvature of the loss
-    # along single entries.
+    sides.add(
+        "force against concentration", "dloss_dpi_noise", values | entries, whole - part
+    )
+    # Every sequence of a small task at M = 0, where all logits are equal: curvature of
+    # the loss along single entries.
     x = Inputs(Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7))
     p, student, path = x.p, x.student, x.states
     weights = dict(student.named_parameters())
@@ -57,11 +72,18 @@ def dressed_derivatives(sides: Sides) -> None:
     def of_M(M: Tensor) -> Tensor:
         seen = (x.actions, path[:, :-1])
         logits = torch.func.functional_call(student, {**weights, "M": M}, seen)
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), path[:, 1:].flatten())
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), path[:, 1:].flatten()
+        )
 
-    hessian = torch.func.hessian(of_M)(torch.zeros_like(x.M)).reshape((x.M.numel(),) * 2)
+    hessian = torch.func.hessian(of_M)(torch.zeros_like(x.M)).reshape(
+        (x.M.numel(),) * 2
+    )
     attention = student.attention(x.actions[:1], path[:1, :-1])[0]
-    known = {"participation": attention.square().sum(1).detach().numpy(), "g": 1 - 1 / p.N}
+    known = {
+        "participation": attention.square().sum(1).detach().numpy(),
+        "g": 1 - 1 / p.N,
+    }
     known |= {"V_M": V, "N": p.N, "L": p.L, "d_g": p.d_g, "eta": p.eta}
     for name in ("spread", "curvature"):
         known[name] = sides.table[name].evaluate(known) + np.zeros(p.L)
@@ -81,7 +103,11 @@ def of_blocks(x: Inputs) -> dict[str, Any]:
     """Numbers of all rotary blocks, the last axis, at all pairs of positions."""
     q, k = (w.detach().numpy().reshape(-1, 2).T for w in (x.student.W_Q, x.student.W_K))
     i, j = np.indices((x.p.L, x.p.L))
-    known = {"omega_n": x.p.frequencies, "d_h": x.p.d_h, "Delta_ij": (j - i - x.p.L)[..., None]}
+    known = {
+        "omega_n": x.p.frequencies,
+        "d_h": x.p.d_h,
+        "Delta_ij": (j - i - x.p.L)[..., None],
+    }
     return known | {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1]}
 
 
@@ -95,13 +121,18 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})
-    slopes = {w: np.stack([eq[f"dl_d{w}_{c}"].evaluate(numbers) for c in (1, 2)], -1) for w in "qk"}
-    return {w: np.tensordot(d_A * d_softmax, slope).ravel() for w, slope in slopes.items()}
+    slopes = {
+        w: np.stack([eq[f"dl_d{w}_{c}"].evaluate(numbers) for c in (1, 2)], -1)
+        for w in "qk"
+    }
+    return {
+        w: np.tensordot(d_A * d_softmax, slope).ravel() for w, slope in slopes.items()
+    }
 
 
 class Pinned(torch.nn.Module):
-    """A of a student whose attention is set to the ansatz, with the derivatives of the actual
-    logits.
+    """A of a student whose attention is set to the ansatz, with the derivatives of the
+    actual logits.
     """
 
     def __init__(self, student: Student, A: float) -> None:
@@ -113,7 +144,11 @@ class Pinned(torch.nn.Module):
     def forward(self) -> Tensor:
         """Mean attention on the right action."""
         real = self.student.attention(self.tokens, self.tokens)[0].log()
-        return torch.softmax(real - real.detach() + self.target.log(), dim=1).diagonal().mean()
+        return (
+            torch.softmax(real - real.detach() + self.target.log(), dim=1)
+            .diagonal()
+            .mean()
+        )
 
 
 def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
@@ -123,7 +158,9 @@ def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> np.nd
     module = Pinned(student, A)
 
     def value(q: Tensor, k: Tensor) -> Tensor:
-        return torch.func.functional_call(module, {"student.W_Q": q, "student.W_K": k}, ())
+        return torch.func.functional_call(
+            module, {"student.W_Q": q, "student.W_K": k}, ()
+        )
 
     gradients = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
     squares = sum(g.square().sum((1, 2)) for g in gradients).detach().numpy()
@@ -131,8 +168,8 @@ def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> np.nd
 
 
 def attention_derivatives(eq: Table) -> list[Check]:
-    """Attention logit (5), grad A by the chain (62)-(68) through the real attention, Lambda (70),
-    c(A) (69).
+    """Attention logit (5), grad A by the chain (62)-(68) through the real attention,
+    Lambda (70), c(A) (69).
     """
     x = Inputs()
     p, student = x.p, x.student
@@ -145,8 +182,12 @@ def attention_derivatives(eq: Table) -> list[Check]:
     omega = p.frequencies[1:]
     i, j = np.indices((p.L, p.L))
     double_sum = np.array([np.cos(w * (i - j))[i != j].mean() for w in omega])
-    norms = {f"W_{w.upper()}2": blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2 for w in "qk"}
-    lam = np.append(1.0, eq["lambda"].evaluate({"omega_n": omega, "L": p.L}))  # omega_1 = 2 pi
+    norms = {
+        f"W_{w.upper()}2": blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2 for w in "qk"
+    }
+    lam = np.append(
+        1.0, eq["lambda"].evaluate({"omega_n": omega, "L": p.L})
+    )  # omega_1 = 2 pi
     values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
     return [
         identity("attention", "attention_logit", rows, pi.detach().numpy(), *EXACT),
@@ -160,7 +201,9 @@ def attention_derivatives(eq: Table) -> list[Check]:
             )
             for w, by_w in zip("qk", by_autograd, strict=True)
         ),
-        identity("lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, *EXACT),
+        identity(
+            "lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, *EXACT
+        ),
         identity(
             "c(A) with attention pinned to the ansatz",
             "c_ansatz",
@@ -173,8 +216,8 @@ def attention_derivatives(eq: Table) -> list[Check]:
 
 @listed
 def attention_constant(eq: Table) -> Iterator[Check]:
-    """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries, at two
-    settings.
+    """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries,
+    at two settings.
     """
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng, few = np.random.default_rng(GENERATOR), p.replace(N=2, d_g=2)
@@ -183,12 +226,16 @@ def attention_constant(eq: Table) -> Iterator[Check]:
             p.d_g * p.N / 4
         )  # the factor d_g N of the full size; attention does not depend on N and d_g
         W_Q, W_K = (torch.tensor(rng.uniform(-1, 1, (DRAWS, p.d_h, 1))) for _ in "QK")
-        start, later = (scale * ansatz_factor(student, A, W_Q, W_K) for A in (1 / p.L, 0.6))
+        start, later = (
+            scale * ansatz_factor(student, A, W_Q, W_K) for A in (1 / p.L, 0.6)
+        )
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
         ansatz = eq["c_ansatz_mean"].evaluate(values | {"A": 0.6})
         closure = eq["c_closure"].evaluate(values | {"A": 1 / p.L})
         yield from [
-            sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
+            sampled(
+                f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)
+            ),
             sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
             sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start),
         ]

@@ -1,5 +1,5 @@
-"""Ensembles for the checks (shipped, a given file, or trained once), and the bands of each
-level of theory.
+"""Ensembles for the checks (shipped, a given file, or trained once), and the bands of
+each level of theory.
 """
 
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.store import runs as store
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM
+from simulate.store import runs as store
 from theory.state_tracking import Parameters
 from verify.checks.admission import admitted
 from verify.checks.check import Band
@@ -55,7 +55,11 @@ class Setting:
             for k, v in self.p.as_dict().items()
             if v != default[k] and k != "epochs"
         )
-        draws = f" --grid data_draw={','.join(map(str, self.draws))}" if len(self.draws) > 1 else ""
+        draws = (
+            f" --grid data_draw={','.join(map(str, self.draws))}"
+            if len(self.draws) > 1
+            else ""
+        )
         first, last = self.seeds.start, self.seeds.stop
         seeds = f"{first}:{last}" if first else last
         return f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {seeds}{draws}"
@@ -64,12 +68,20 @@ class Setting:
 DRAWS = Parameters.demo().replace(n_test=16, eval_every=16)
 TESTED = 4096  # test sequences; a rollout accuracy of 1/2 has a standard error of 0.8%
 SETTINGS = {
-    "table_1": Setting("Table 1 of the paper", Parameters(n_test=TESTED), 8.0, range(5)),
+    "table_1": Setting(
+        "Table 1 of the paper", Parameters(n_test=TESTED), 8.0, range(5)
+    ),
     "table_1_100": Setting(
-        "Table 1 of the paper, its hundred seeds", Parameters(n_test=TESTED), 8.0, range(100)
+        "Table 1 of the paper, its hundred seeds",
+        Parameters(n_test=TESTED),
+        8.0,
+        range(100),
     ),
     "table_2": Setting(
-        "Table 2 of the paper", Parameters.table_2().replace(n_test=TESTED), 16.0, range(5)
+        "Table 2 of the paper",
+        Parameters.table_2().replace(n_test=TESTED),
+        16.0,
+        range(5),
     ),
     "unequal": Setting(
         "N = 20 states, 12 actions, L = 5",
@@ -88,14 +100,17 @@ SETTINGS = {
         range(8),
     ),
     "demo": Setting(
-        "small: N = d_g = 16, L = 8", Parameters.demo().replace(n_test=TESTED), 12.0, range(20)
+        "small: N = d_g = 16, L = 8",
+        Parameters.demo().replace(n_test=TESTED),
+        12.0,
+        range(20),
     ),
 }
 
 
-# The grid: each setting moves one parameter of a base setting to one end of its range, which
-# strains one assumption of the theory at a time; with the run length. `HELD_OUT` was drawn from the
-# first twelve, in this order.
+# The grid: each setting moves one parameter of a base setting to one end of its range,
+# which strains one assumption of the theory at a time; with the run length. `HELD_OUT`
+# was drawn from the first twelve, in this order.
 BASE = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=8192, n_test=TESTED)
 MOVED: tuple[tuple[str, Any, float], ...] = (
     ("d_g", 4, 10.0),
@@ -123,12 +138,19 @@ GRID = {
     for name, value, alpha in MOVED
     for moved in [BASE.replace(**{name: value})]
 } | {
-    # Settings at which cavity equations failed: actions repeat inside a sequence, or steps are
-    # large.
+    # Settings at which cavity equations failed: actions repeat inside a sequence, or
+    # steps are large.
     "mixed": Setting(
         "N = 24, L = 12, 10 actions",
         Parameters(
-            N=24, L=12, d_g=10, d_h=48, eta=0.7, n_train=16384, n_test=TESTED, eval_every=30
+            N=24,
+            L=12,
+            d_g=10,
+            d_h=48,
+            eta=0.7,
+            n_train=16384,
+            n_test=TESTED,
+            eval_every=30,
         ),
         10.0,
         range(100, 104),
@@ -146,7 +168,9 @@ AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
     """Parameters and data of a shipped ensemble."""
-    p, runs = store.ensemble(path := SHIPPED / f"{name}.nc", "state_tracking", Parameters, {})
+    p, runs = store.ensemble(
+        path := SHIPPED / f"{name}.nc", "state_tracking", Parameters, {}
+    )
     return p, admitted(path, runs)
 
 
@@ -167,11 +191,13 @@ def renew(
             for draw in setting.draws
         ]
         runs = trained[0]
-        if len(trained) > 1:  # for redrawn training sets only attention and initial values are kept
+        if (
+            len(trained) > 1
+        ):  # for redrawn training sets only attention and initial values are kept
             kept = [run[["A", "W_Q_start", "W_K_start", *AT_START]] for run in trained]
-            runs = xr.concat(kept, dim="data_draw", combine_attrs="drop_conflicts").assign_attrs(
-                trained[0].attrs
-            )
+            runs = xr.concat(
+                kept, dim="data_draw", combine_attrs="drop_conflicts"
+            ).assign_attrs(trained[0].attrs)
         elif name in REDUCED:
             runs = runs.drop_vars(["attention", "step_accuracy"])
         runs.attrs["command"] = setting.command
@@ -188,11 +214,11 @@ SOURCE = of_system(
 )
 
 
-# Systematic deviations of each level of theory: (measured - predicted) over the largest predicted
-# size, seed by seed from its own initial values. First pair: mean over seeds 100 to 139 of the
-# demo's setting, which no check uses, with six standard errors to either side (along a curve: range
-# of the largest deviation). Second pair: hull over all four settings.
-# `tests/verify/test_bands.py` measures them again.
+# Systematic deviations of each level of theory: (measured - predicted) over the largest
+# predicted size, seed by seed from its own initial values. First pair: mean over seeds
+# 100 to 139 of the demo's setting, which no check uses, with six standard errors to
+# either side (along a curve: range of the largest deviation). Second pair: hull over
+# all four settings. `tests/verify/test_bands.py` measures them again.
 
 CLOSURE = "closure c(A), of no order"
 NEGLECTED = "closure c(A), of no order; logit variance neglected"
@@ -223,9 +249,10 @@ OURS = {
     "accuracy": ((-0.041, 0.0088), (-0.041, 0.027), CAVITY),
     "rollout_accuracy": ((-0.064, 0.033), (-0.13, 0.09), CAVITY),
 }
-# Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own measured
-# means and variances, 3.5 standard errors to either side: at the demo's setting from the seeds 100
-# to 123, which no check uses (0.262 +- 0.011); at the others from the seeds of the checks.
+# Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own
+# measured means and variances, 3.5 standard errors to either side: at the demo's
+# setting from the seeds 100 to 123, which no check uses (0.262 +- 0.011); at the others
+# from the seeds of the checks.
 MOMENTS = {
     "rollout": (
         (0.223, 0.302),
@@ -245,10 +272,12 @@ NOISY_TIMES = {
 
 
 def bands(table: dict[str, tuple], p: Parameters) -> dict[str, Band]:
-    """The bands of one level of theory for some parameters: the demo's own, or the hull over all
-    settings.
+    """The bands of one level of theory for some parameters: the demo's own, or the hull
+    over all settings.
     """
-    demo = Parameters.demo().replace(epochs=p.epochs, eval_every=p.eval_every, n_test=p.n_test)
+    demo = Parameters.demo().replace(
+        epochs=p.epochs, eval_every=p.eval_every, n_test=p.n_test
+    )
     return {
         name: Band(low, high, why)
         for name, (here, anywhere, why) in table.items()

@@ -1,5 +1,5 @@
-"""Accuracy of the levels of theory of the state-tracking model for every seed of the shipped
-ensembles.
+"""Accuracy of the levels of theory of the state-tracking model for every seed of the
+shipped ensembles.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError
-from theory.equations import titles
 from theory import state_tracking as st
+from theory.equations import titles
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
 from theory.state_tracking.single_students.levels import BEST, LEVELS
 from verify.checks.check_table import percent
-from verify.compare.emergence import first_crossing
 from verify.checks.report import Report, Request
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble
 from verify.state_tracking.ladder import (
     ABSOLUTE,
@@ -37,7 +37,13 @@ from verify.state_tracking.ladder import (
 from verify.state_tracking.ladder_checks import checks, ladder_checks
 
 TRAINS = True  # what comes with the code, if asked
-ON_GRID_SHOWN = ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct")
+ON_GRID_SHOWN = (
+    "half_time",
+    "rollout_half_time",
+    "A",
+    "variance_other",
+    "variance_correct",
+)
 
 
 def report(request: Request) -> Report:
@@ -61,7 +67,9 @@ def report(request: Request) -> Report:
             f"{len(GRID)} further settings, every term left out in turn, training sets redrawn "
             "(twelve minutes)"
         )
-        return Report(ladder_checks(errors), left_out, tables, {"ladder": as_dict(errors)}, figure)
+        return Report(
+            ladder_checks(errors), left_out, tables, {"ladder": as_dict(errors)}, figure
+        )
     apart = terms()
     title = ensemble.SETTINGS[TAKEN_APART].title
     tables[f"fixed disorder, {title}"] = (("error of", *apart), rows(apart))
@@ -79,24 +87,31 @@ def report(request: Request) -> Report:
 
 
 def across(grid: Ladder, name: str) -> list[list[str]]:
-    """Table of one measure with a row per setting of the grid: errors of every level, and the
-    scatter of the time over the unknown disorder.
+    """Table of one measure with a row per setting of the grid: errors of every level,
+    and the scatter of the time over the unknown disorder.
     """
     table = []
     for setting, levels in grid.items():
         held = " (held out)" if setting in ensemble.HELD_OUT else ""
-        errors = [_brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values()]
+        errors = [
+            _brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values()
+        ]
         scatter = levels[DRAWN].scatter.get(name)
-        table.append([setting + held, *errors, "" if scatter is None else f"{scatter:.2%}"])
+        table.append(
+            [setting + held, *errors, "" if scatter is None else f"{scatter:.2%}"]
+        )
     return table
 
 
 def rows(levels: dict[str, Fidelity]) -> list[list[str]]:
-    """Table of one setting, a column per theory: rms relative errors in per cent, largest
-    deviations as numbers, each with its standard error in the last digits.
+    """Table of one setting, a column per theory: rms relative errors in per cent,
+    largest deviations as numbers, each with its standard error in the last digits.
     """
     return [
-        [meaning, *(_brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values())]
+        [
+            meaning,
+            *(_brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values()),
+        ]
         for name, meaning in MEASURES.items()
     ]
 
@@ -121,12 +136,15 @@ def as_dict(errors: Ladder) -> dict[str, Any]:
 
 @plotting.panels(1, 2, height=3.0)
 def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
-    """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
-    ours.
+    """Figure: attention and rollout accuracy of single seeds: students, the paper's
+    curve, and ours.
     """
     ours, theirs = (LEVELS[level].curves(p, runs) for level in (FULL, PAPER))
     for axis, name, label in zip(
-        axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True
+        axes,
+        ("A", "rollout_accuracy"),
+        ("attention $A$", "final rollout accuracy"),
+        strict=True,
     ):
         for k in range(runs.sizes["seed"]):
             axis.plot(
@@ -144,7 +162,9 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
                 lw=1.2,
                 label="our theory\nof each seed" if k == 0 else None,
             )
-        axis.plot(theirs.alpha, theirs[name].isel(seed=0), "k--", label="paper, Eq. (15)")
+        axis.plot(
+            theirs.alpha, theirs[name].isel(seed=0), "k--", label="paper, Eq. (15)"
+        )
         axis.set(
             xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
             ylabel=label,
@@ -164,7 +184,9 @@ CLIMBED = (
     "disorder_counts",
     BEST,
 )  # each differs from its neighbours
-TITLE = "Levels of theory: rms error of the time of A = 1/2, and largest errors of curves"
+TITLE = (
+    "Levels of theory: rms error of the time of A = 1/2, and largest errors of curves"
+)
 CURVES = ("A", "R", "S")
 
 
@@ -183,10 +205,10 @@ def climb(
     Returns
     -------
     dict of str to dict of str to float
-        By level, without those that do not describe these students: ``half_time``, root mean square
-        over seeds of predicted / measured - 1 for the time of A = 1/2; and of each curve the
-        largest deviation, measured minus predicted mean over seeds, relative to the largest
-        predicted size.
+        By level, without those that do not describe these students: ``half_time``, root
+        mean square over seeds of predicted / measured - 1 for the time of A = 1/2; and
+        of each curve the largest deviation, measured minus predicted mean over seeds,
+        relative to the largest predicted size.
     """
     deviations: dict[str, dict[str, float]] = {}
     for level in levels:
@@ -196,7 +218,9 @@ def climb(
             off = {"half_time": rms(half_times(curves), half_times(runs))}
             for name in CURVES:
                 gap = (runs[name] - curves[name].values).mean("seed").values
-                off[name] = float(gap[np.abs(gap).argmax()] / np.abs(curves[name]).max())
+                off[name] = float(
+                    gap[np.abs(gap).argmax()] / np.abs(curves[name]).max()
+                )
             deviations[level] = off
     return deviations
 
@@ -216,6 +240,7 @@ def table(
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Levels of theory with their errors as a table: head and rows."""
     rows = [
-        (level, *map(percent, off.values()), LEVELS[level].knows) for level, off in levels.items()
+        (level, *map(percent, off.values()), LEVELS[level].knows)
+        for level, off in levels.items()
     ]
     return ("level", "half-time", *CURVES, "knows of a student"), rows

@@ -1,5 +1,6 @@
-"""The flow (15) and what it is made of against autograd: small steps of descent; mean logits, the
-mean-field loss and its derivatives by entries of M; updates of the overlaps R and S.
+"""The flow (15) and what it is made of against autograd: small steps of descent; mean
+logits, the mean-field loss and its derivatives by entries of M; updates of the overlaps
+R and S.
 """
 
 import itertools
@@ -19,7 +20,8 @@ from theory.state_tracking.model.mean_field import ALL, OWN
 from verify.checks.check import Check, Sides, identity, listed, sampled
 from verify.checks.report import Table, sided
 
-# All inputs of a tiny task, on which the checks of gradients evaluate equations and autograd
+# All inputs of a tiny task, on which the checks of gradients evaluate equations and
+# autograd
 
 # Frequencies that distinguish three positions.
 P = Parameters(N=4, L=3, d_g=4, d_h=6, rope_theta=10.0)
@@ -31,8 +33,8 @@ GENERATOR = 20260616  # any fixed seed; the checks hold for all
 
 
 class Inputs:
-    """All d_g^L N inputs of a tiny task, random matrices, and mean logits as autograd functions of
-    M and A.
+    """All d_g^L N inputs of a tiny task, random matrices, and mean logits as autograd
+    functions of M and A.
     """
 
     def __init__(self, p: Parameters = P, seed: int = GENERATOR) -> None:
@@ -55,8 +57,8 @@ class Inputs:
         return self.A * eye + (1 - self.A) / (self.p.L - 1) * (1 - eye)
 
     def mean_logits(self) -> tuple[Tensor, Tensor]:
-        """Mean correct and mean other logit over all inputs, through the student's own logic
-        module.
+        """Mean correct and mean other logit over all inputs, through the student's own
+        logic module.
         """
         current = self.states[:, :-1]
         logits = self.student.logic(
@@ -79,12 +81,22 @@ class Inputs:
     def values(self) -> Any:
         """Numbers by symbol name at this point."""
         p, A = self.p, self.A.item()
-        R, S, correct, other = (x.item() for x in (*self.overlaps(), *self.mean_logits()))
+        R, S, correct, other = (
+            x.item() for x in (*self.overlaps(), *self.mean_logits())
+        )
         c_R = A + (1 - A) / p.d_g
         # Softmax of the mean logits: probability of wrong states.
         right = scipy.special.softmax([correct, *[other] * (p.N - 1)])[0]
         return p.values() | {
-            **{"A": A, "pi_i": A, "R": R, "S": S, "c_R": c_R, "c_S": 1 - c_R, "tau": self.tau},
+            **{
+                "A": A,
+                "pi_i": A,
+                "R": R,
+                "S": S,
+                "c_R": c_R,
+                "c_S": 1 - c_R,
+                "tau": self.tau,
+            },
             **{"z_k": correct, "z_kbar": other, "m": correct - other, "g": 1 - right},
             "zeta": self.M.sum().item() / (p.d_g * p.N),
         }
@@ -102,11 +114,12 @@ def grad(of: Tensor, by: Tensor) -> np.ndarray:
 
 
 def flow_increments(eq: Table) -> list[Check]:
-    """One small step of descent on the mean-field loss changes A, R and S as in the flow.
+    """One small step of descent on the mean-field loss changes A, R and S as in the
+    flow.
 
-    W_Q, W_K and M are all trained; A is that of the actual attention. The flow is given the drawn
-    teachers' tau and the c_omega that makes its closure exact at this point; the limit of a
-    vanishing step is taken by extrapolating two steps.
+    W_Q, W_K and M are all trained; A is that of the actual attention. The flow is given
+    the drawn teachers' tau and the c_omega that makes its closure exact at this point;
+    the limit of a vanishing step is taken by extrapolating two steps.
     """
     x = Inputs()
     p, student = x.p, x.student
@@ -140,7 +153,14 @@ def flow_increments(eq: Table) -> list[Check]:
     why = "third-order term of the extrapolation, step 1e-4"
     names = ["dA_dalpha", "dR_dalpha", "dS_dalpha"]
     return [
-        identity("dA/dalpha by the chain rule", "dA_dalpha_chain", chained, measured[0], 1e-6, why),
+        identity(
+            "dA/dalpha by the chain rule",
+            "dA_dalpha_chain",
+            chained,
+            measured[0],
+            1e-6,
+            why,
+        ),
         *(
             identity(f"d{s}/dalpha of the flow", e, predicted[s], v, 1e-6, why)
             for s, e, v in zip("ARS", names, measured, strict=True)
@@ -150,8 +170,8 @@ def flow_increments(eq: Table) -> list[Check]:
 
 @listed
 def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
-    """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the closed
-    attention equation.
+    """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the
+    closed attention equation.
     """
     x = Inputs()
     values = x.values() | {"c_omega": 0.83}
@@ -168,7 +188,11 @@ def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
         yield identity(
-            f"flow (15) of {name} from its pieces", f"d{name}_dalpha", flow_value, piece, *EXACT
+            f"flow (15) of {name} from its pieces",
+            f"d{name}_dalpha",
+            flow_value,
+            piece,
+            *EXACT,
         )
 
 
@@ -201,14 +225,16 @@ def loss_derivatives(sides: Sides) -> None:
 
 @sided(*AUTOGRAD)
 def entry_derivatives(sides: Sides) -> None:
-    """Derivatives with respect to single entries of M (47-49) and their update (52), for every
-    (b, r, s) at once.
+    """Derivatives with respect to single entries of M (47-49) and their update (52),
+    for every (b, r, s) at once.
     """
     x = Inputs()
     teachers = x.teachers.numpy()
     values = x.values() | {OWN: teachers, ALL: teachers.sum(0)}
     names = ("dR", "dS", "dz_k", "dz_kbar")
-    for k, (name, of) in enumerate(zip(names, (*x.overlaps(), *x.mean_logits()), strict=True)):
+    for k, (name, of) in enumerate(
+        zip(names, (*x.overlaps(), *x.mean_logits()), strict=True)
+    ):
         label = f"{name}/dM" + " through all inputs" * (k > 1)
         sides.add(label, f"{name}_dM", values, grad(of, x.M))
     step = -x.p.eta * grad(x.loss(), x.M)
@@ -235,8 +261,8 @@ def overlap_updates(eq: Table) -> list[Check]:
 
 
 def seed_means(eq: Table) -> list[Check]:
-    """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent
-    draws). The update for a draw's own tau is a row of `overlap_updates`.
+    """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for
+    independent draws). The update for a draw's own tau is a row of `overlap_updates`.
     """
     rng, overlaps = np.random.default_rng(GENERATOR), {}
     for kind in ("iid", "distinct"):
@@ -245,8 +271,14 @@ def seed_means(eq: Table) -> list[Check]:
         overlaps[kind] = np.array([task.teacher_overlap(perms) for perms in drawn])
     values = Inputs().values() | {"g": 1 - 1 / P.N, "tau": overlaps["iid"]}
     rows = [
-        (f"update of {x}, mean over teachers", f"delta_{x}_mean", eq[f"delta_{x}"].evaluate(values))
+        (
+            f"update of {x}, mean over teachers",
+            f"delta_{x}_mean",
+            eq[f"delta_{x}"].evaluate(values),
+        )
         for x in "RS"
     ]
-    rows += [(f"mean teacher overlap, {x}", f"tau_bar_{x}", y) for x, y in overlaps.items()]
+    rows += [
+        (f"mean teacher overlap, {x}", f"tau_bar_{x}", y) for x, y in overlaps.items()
+    ]
     return [sampled(name, e, eq[e].evaluate(values), found) for name, e, found in rows]

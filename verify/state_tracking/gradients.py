@@ -1,7 +1,7 @@
 """Every derivative of the state-tracking theory against autograd of the actual model.
 
-Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
-that it is detected.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one
+and confirm that it is detected.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,13 @@ def engine(eq: Table) -> Iterator[Check]:
         )
     yield identity("training loss", "engine", losses[0], losses[1], *EXACT)
     yield from [
-        identity(f"training gradient of {name}", "engine", grads[0][name], grads[1][name], *EXACT)
+        identity(
+            f"training gradient of {name}",
+            "engine",
+            grads[0][name],
+            grads[1][name],
+            *EXACT,
+        )
         for name in grads[0]
     ]
 

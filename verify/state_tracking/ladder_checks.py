@@ -1,4 +1,6 @@
-"""What errors of the levels have to be, and how often the sampling of a training set matters."""
+"""What errors of the levels have to be, and how often the sampling of a training set
+matters.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -32,8 +34,8 @@ from verify.state_tracking.ladder import (
 FORCES = 16  # draws of the training set's random force per seed
 
 
-# Targets for the theory that knows the training set, set before the grid was trained; nothing is
-# fitted.
+# Targets for the theory that knows the training set, set before the grid was trained;
+# nothing is fitted.
 AIMS = {
     "half_time": 0.01,
     "rollout_half_time": 0.01,
@@ -45,8 +47,8 @@ AIMS = {
 }
 
 
-# Targets for the theory that knows a seed's initial values only; for times this, or 1.2 times their
-# scatter.
+# Targets for the theory that knows a seed's initial values only; for times this, or 1.2
+# times their scatter.
 AIMS_DRAWN = {
     "half_time": 0.01,
     "rollout_half_time": 0.01,
@@ -64,8 +66,8 @@ AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyon
 FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third; no order: luck"
 
 
-# Where targets are missed: the measured value, with a tenth to either side (with fixed seeds
-# nothing is random).
+# Where targets are missed: the measured value, with a tenth to either side (with fixed
+# seeds nothing is random).
 MISSED = {
     ("table_1", "outside"): 0.182,
     ("table_2", "outside"): 0.113,
@@ -87,9 +89,9 @@ MISSED_DRAWN = {
 }
 
 
-# The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, and
-# of max |A| and max |loss|. At fixed seeds only other training sets would change these numbers; the
-# error of a level that does not know them shows by how much.
+# The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for
+# times, and of max |A| and max |loss|. At fixed seeds only other training sets would
+# change these numbers; the error of a level that does not know them shows by how much.
 OFF_BY = ("half_time", "rollout_half_time", "A", "loss")
 OFF = {
     ("table_1", PAPER): (0.2221, -0.3076, 0.2727, 0.2397),
@@ -107,15 +109,17 @@ WIDTH = 4.0  # standard errors of this level
 
 @listed
 def checks(errors: Ladder, grid: Ladder) -> Iterator[Check]:
-    """Checks: the last level against its targets at every setting; the level that knows initial
-    values only against the scatter that it predicts; the paper's levels against their measured
-    bands.
+    """Checks: the last level against its targets at every setting; the level that knows
+    initial values only against the scatter that it predicts; the paper's levels against
+    their measured bands.
     """
     yield from ladder_checks(errors)
     for setting, levels in grid.items():
         yield from [*aims(setting, levels), *drawn_aims(setting, levels)]
     yield from [calibration(grid, name) for name in SCATTERED]
-    redrawn = itertools.product(("draws_2048", "draws_8192"), (each_training_set, scatter))
+    redrawn = itertools.product(
+        ("draws_2048", "draws_8192"), (each_training_set, scatter)
+    )
     yield from pool.each(_check, redrawn, "training sets redrawn", "ensemble")
 
 
@@ -130,8 +134,8 @@ def ladder_checks(errors: Ladder) -> list[Check]:
 
 @listed
 def aims(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
-    """The last level against targets set beforehand; if one is missed, against its known
-    deviation.
+    """The last level against targets set beforehand; if one is missed, against its
+    known deviation.
     """
     best, title = levels[FULL], ensemble.SETTINGS[setting].title
     yield from [
@@ -185,10 +189,11 @@ def _aim(
 
 
 def calibration(grid: Ladder, name: str) -> Check:
-    """Whether seeds deviate from the mean over draws as predicted by the scatter of draws, over the
-    whole grid.
+    """Whether seeds deviate from the mean over draws as predicted by the scatter of
+    draws, over the whole grid.
 
-    The mean of squared errors over the squared scatter of the draws follows an F distribution.
+    The mean of squared errors over the squared scatter of the draws follows an F
+    distribution.
     """
     drawn = [levels[DRAWN] for levels in grid.values()]
     counts = np.array([len(x.errors[name]) for x in drawn])
@@ -211,7 +216,9 @@ def _check(name: str, make: Callable[[str], Check]) -> Check:
 
 
 def each_training_set(name: str) -> Check:
-    """Rms relative error of the time of A = 1/2 over all seeds and training sets of an ensemble."""
+    """Rms relative error of the time of A = 1/2 over all seeds and training sets of an
+    ensemble.
+    """
     p, runs = ensemble.shipped(name)
     errors = []
     for draw in runs.data_draw.values:
@@ -244,19 +251,24 @@ def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
 
 
 def scatter(name: str) -> Check:
-    """Relative scatter of the time of A = 1/2 over redrawn training sets, pooled over seeds:
-    dressed theory against students.
+    """Relative scatter of the time of A = 1/2 over redrawn training sets, pooled over
+    seeds: dressed theory against students.
     """
     p, runs = ensemble.shipped(name)
     times = np.array(
-        [first_crossing(runs.A.sel(data_draw=draw), 0.5).values for draw in runs.data_draw]
+        [
+            first_crossing(runs.A.sel(data_draw=draw), 0.5).values
+            for draw in runs.data_draw
+        ]
     )
     measured = times.std(0, ddof=1) / times.mean(0)
     start, rng = Start.measured(runs.isel(data_draw=0)), np.random.default_rng(0)
     drawn = data_scatter(p, start, FORCES, rng, 1.2 * float(runs.alpha[-1]))
     predicted, found = _rms(drawn), _rms(measured)
     # Variance of the log of a pooled standard deviation.
-    spread = sum(1 / (2 * x.size * (n - 1)) for x, n in ((drawn, FORCES), (measured, len(times))))
+    spread = sum(
+        1 / (2 * x.size * (n - 1)) for x, n in ((drawn, FORCES), (measured, len(times)))
+    )
     return estimated(
         f"scatter of the time of A = 1/2 over training sets, n = {p.n_train}",
         "force_noise",

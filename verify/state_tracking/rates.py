@@ -21,7 +21,15 @@ ROUNDING = 1e-12  # of quadratures
 def sized(L: Any, N: Any) -> dict[str, Any]:
     """As many actions as states, from A = 1/L and no logits; of arrays, too."""
     zero = dict.fromkeys(("zeta", "R_0", "S_0"), 0.0)
-    return zero | {"L": L, "N": N, "d_g": N, "tau": 1 / N, "A_0": 1 / L, "eta": 0.5, "c_omega": 2.0}
+    return zero | {
+        "L": L,
+        "N": N,
+        "d_g": N,
+        "tau": 1 / N,
+        "A_0": 1 / L,
+        "eta": 0.5,
+        "c_omega": 2.0,
+    }
 
 
 @listed
@@ -33,14 +41,22 @@ def of_sizes() -> Iterator[Check]:
     v |= {"a": 0.5, "kappa_L": steep, half: lock_function(np.sqrt(2 * np.log(2)))}
     times = emergence_time(sized(LENGTHS, LENGTHS))
     for name, order in (("alpha_level_large_L", 1.5), ("alpha_star", 0.5)):
-        told = (composite.equations() | onset_equations())[name].evaluate(v) + 0 * LENGTHS
+        told = (composite.equations() | onset_equations())[name].evaluate(
+            v
+        ) + 0 * LENGTHS
         rate = rates(told, times, 1 / LENGTHS, order, rounding=ROUNDING)
         yield rate.check(f"power of 1/L in what {name} leaves out", name)
     limit = thermodynamic_limit()
     event = {"half": limit.state[0] - sp.Rational(1, 2)}
-    endless = float(limit.solve(sized(10.0, 1.0), at=[0.0], alpha=30.0, events=event)["half"])
-    rate = rates(endless, emergence_time(sized(10.0, STATES)), 1 / STATES, rounding=ROUNDING)
-    yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
+    endless = float(
+        limit.solve(sized(10.0, 1.0), at=[0.0], alpha=30.0, events=event)["half"]
+    )
+    rate = rates(
+        endless, emergence_time(sized(10.0, STATES)), 1 / STATES, rounding=ROUNDING
+    )
+    yield rate.check(
+        "power of 1/N in what the thermodynamic limit leaves out", limit.name
+    )
 
 
 GROUPS = (of_sizes,)

@@ -1,4 +1,6 @@
-"""Emergence times of the state-tracking model: of attention, of rollouts, and how they scale."""
+"""Emergence times of the state-tracking model: of attention, of rollouts, and how they
+scale.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +13,14 @@ from theory import state_tracking as st
 from theory.call.parameters import stated
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, inversion, quadrature
-from theory.state_tracking.single_students.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
+from theory.state_tracking.single_students.levels import own_start
 from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Noted, at_least, identity, sampled
+from verify.checks.report import Report, Request
 from verify.compare.emergence import first_crossing, power
 from verify.rates import rates
-from verify.checks.report import Report, Request
 from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy
 
@@ -30,18 +32,21 @@ SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
     "N": ((6, 8, 12), lambda v: SMALL.replace(N=v, d_g=v)),
     "d_h": ((8, 16, 32), lambda v: SMALL.replace(d_h=v)),
 }
-# Exponents by Eq. (15) from every seed's own initial values: (students' - predicted) / |predicted|
-# on the sixteen seeds 100 to 115, which no check uses, 4 standard errors to either side. That of
-# eta is exact as eta -> 0: a rate.
+# Exponents by Eq. (15) from every seed's own initial values: (students' - predicted) /
+# |predicted| on the sixteen seeds 100 to 115, which no check uses, 4 standard errors to
+# either side. That of eta is exact as eta -> 0: a rate.
 EXPONENTS = {
     "L": Band(-0.35, -0.122, CLOSURE),
     "N": Band(0.025, 0.203, CLOSURE),
     "d_h": Band(-0.148, 0.306, CLOSURE),
 }
-WINDOW = 0.4  # fraction of the onset time scale, in which the quartic term stays below the noise
+# fraction of the onset time scale, in which the quartic term stays below the noise
+WINDOW = 0.4
 
 
-def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2) -> np.ndarray:
+def onset_fit(
+    alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2
+) -> np.ndarray:
     """Coefficients of alpha, alpha^2, ... of ln(A/A_0) on ``alpha <= window``."""
     inside = (alpha <= window) & (alpha > 0)
     powers = alpha[inside, None] ** np.arange(1, degree + 1)
@@ -49,15 +54,20 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
 
 
 def exact_solution(p: Parameters) -> list[Check]:
-    """Exact solution against the integrated flow, and the departure of (81) from the flow of a
-    large system.
+    """Exact solution against the integrated flow, and the departure of (81) from the
+    flow of a large system.
     """
     half = quadrature.emergence_time(p.values())
-    solution = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
+    solution = st.flow(p.teachers).solve(
+        p, at=[0.0], events=HALF, alpha=1.5 * float(half)
+    )
     size, events = 1e8, "event times of the integrator"
     # All sizes at once at this c_omega, as an independent number.
     v = dict.fromkeys(("N", "d_g", "L"), size) | dict.fromkeys(("tau", "A_0"), 1 / size)
-    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0) | {"eta": p.eta, "c_omega": st.c_omega(p)}
+    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0) | {
+        "eta": p.eta,
+        "c_omega": st.c_omega(p),
+    }
     times = onset_equations()["alpha_star"].evaluate(v) * np.array([0.05, 0.9])
     grown = inversion.states(v, times)["A"]
     sharp, printed, departure = (
@@ -96,7 +106,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     )
     fine = np.linspace(0, 0.1 * scale, 41)
     flow = st.flow(p.teachers).solve(p, at=fine, alpha=float(fine[-1]))
-    from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
+    from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[
+        1
+    ]
     checks = [
         identity(
             "onset rate of the flow",
@@ -109,7 +121,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     ]
     window = WINDOW * scale
     rates = [
-        onset_fit(runs.alpha.values, runs.A.sel(seed=s).values, window)[1] for s in runs.seed.values
+        onset_fit(runs.alpha.values, runs.A.sel(seed=s).values, window)[1]
+        for s in runs.seed.values
     ]
     checks.append(sampled("onset rate of students", "onset_coefficient", exact, rates))
     notes = [
@@ -120,16 +133,25 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
         " by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
         " with noise of M": (noisy(p, runs), NOISY_TIMES),
     }
-    for name, variable in (("time of A = 1/2", "A"), ("time of rollout = 1/2", "rollout_accuracy")):
+    for name, variable in (
+        ("time of A = 1/2", "A"),
+        ("time of rollout = 1/2", "rollout_accuracy"),
+    ):
         times = first_crossing(runs[variable], 0.5)
         notes.append(times.summary(name))
         for level, (curves, table) in levels.items():
-            predicted = first_crossing(curves[variable].transpose("seed", ...), 0.5).values
+            predicted = first_crossing(
+                curves[variable].transpose("seed", ...), 0.5
+            ).values
             reached = np.isfinite(times.values)
             ratio = (times.values / predicted)[reached & np.isfinite(predicted)]
-            if reached.sum() > 1 >= ratio.size:  # without a comparison there is no agreement
+            if (
+                reached.sum() > 1 >= ratio.size
+            ):  # without a comparison there is no agreement
                 what = f"{name}{level}: seeds in which theory gets there, too"
-                checks.append(at_least(what, "flow (15)", 2, float(ratio.size), "students do"))
+                checks.append(
+                    at_least(what, "flow (15)", 2, float(ratio.size), "students do")
+                )
             if ratio.size > 1:
                 checks.append(
                     sampled(
@@ -145,16 +167,22 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
                 )
     checks += exact_solution(p)
     rates_of = p.eta * np.array([0.5, 1.0])
-    half = st.flow().solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of).alpha_half
+    half = (
+        st.flow()
+        .solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of)
+        .alpha_half
+    )
     one, two = rates_of * half.values
     name = "eta x time of A = 1/2 does not depend on eta"
-    checks.append(identity(name, "flow (15)", one, two, 1e-9, "event times of the integrator"))
+    checks.append(
+        identity(name, "flow (15)", one, two, 1e-9, "event times of the integrator")
+    )
     return checks, notes
 
 
 def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Exponents of the time of A = 1/2 in eta, L, N = d_g and d_h, seed by seed: students against
-    two levels of theory.
+    """Exponents of the time of A = 1/2 in eta, L, N = d_g and d_h, seed by seed:
+    students against two levels of theory.
     """
     checks, sweeps = [], {}
     notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
@@ -174,8 +202,12 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             for level, curves in zip(
                 exponents, (runs, own_start(p, runs), noisy(p, runs)), strict=True
             ):
-                exponents[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
-            notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
+                exponents[level].append(
+                    first_crossing(curves.A.transpose("seed", ...), 0.5).values
+                )
+            notes.append(
+                "  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})")
+            )
         # NaN for a seed that is censored anywhere
         slopes = {level: power(grid, v) for level, v in exponents.items()}
         for level in ("by Eq. (15)", "with noise of M"):
@@ -185,39 +217,66 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                 label = "N = d_g" if name == "N" else name
                 what = f"exponent of the time of A = 1/2 in {label} {level}, students"
                 if name == "eta":
-                    reached = xr.DataArray(exponents["students"], dims=("eta", "seed")).dropna(
-                        "seed"
+                    reached = xr.DataArray(
+                        exponents["students"], dims=("eta", "seed")
+                    ).dropna("seed")
+                    checks.append(
+                        rates(0, [*reached], grid, -1).check(what, "flow (15)")
                     )
-                    checks.append(rates(0, [*reached], grid, -1).check(what, "flow (15)"))
                     break
                 predicted = float(np.nanmean(slopes[level]))
                 band = EXPONENTS[name] if level == "by Eq. (15)" else None
-                checks.append(sampled(what, "flow (15)", predicted, predicted + gap, band=band))
+                checks.append(
+                    sampled(what, "flow (15)", predicted, predicted + gap, band=band)
+                )
         sweeps[name] = (grid, flow, exponents["students"])
     return checks, notes, sweeps
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Figure: time of A = 1/2 over each swept parameter; flow as line, students as mean and
-    marks.
+    """Figure: time of A = 1/2 over each swept parameter; flow as line, students as mean
+    and marks.
     """
     figure, axes = plotting.figure(1, len(sweeps), height=2.7)
     axes = np.atleast_1d(axes)
     for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):
         fine = np.geomspace(grid[0], grid[-1], 25)
         if name != "eta":
-            fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
-                int
-            )
-        curve = [float(quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
-        axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
-        for value, times in zip(grid, students, strict=True):
-            axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
-        axis.plot([], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each")
-        axis.plot(
-            grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean"
+            fine = np.unique(
+                2 * np.round(fine / 2) if name == "d_h" else np.round(fine)
+            ).astype(int)
+        curve = [
+            float(quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine
+        ]
+        axis.loglog(
+            fine,
+            curve,
+            "k--" if name == "eta" else "k.--",
+            ms=4,
+            lw=1,
+            label="flow (15)",
         )
-        label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
+        for value, times in zip(grid, students, strict=True):
+            axis.plot(
+                np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4
+            )
+        axis.plot(
+            [], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each"
+        )
+        axis.plot(
+            grid,
+            [np.nanmean(t) for t in students],
+            "o-",
+            color="C0",
+            ms=4,
+            label="students, mean",
+        )
+        label = {
+            "eta": r"learning rate $\eta$",
+            "N": "$N = d_g$",
+            "L": "$L$",
+            "d_h": "$d_h$",
+        }[name]
         axis.set(
             xlabel=label,
             ylabel=r"time of $A = 1/2$, in $\alpha$",
@@ -226,14 +285,20 @@ def draw(sweeps: dict[str, Any]) -> Any:
         )
         axis.minorticks_off()
     every = np.concatenate(
-        [np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)]
+        [
+            np.ravel(v)
+            for _, theory, students in sweeps.values()
+            for v in (theory, *students)
+        ]
     )
     ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
         axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
     plotting.below(axes[0])
-    shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
+    shared = {
+        n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")
+    }
     plotting.headline(
         figure,
         f"{stated({**shared, 'n_train': SMALL.n_train})}; but for what is swept; {len(SEEDS)} seeds",

@@ -1,5 +1,5 @@
-"""Order-parameter curves of the state-tracking model: flow (15) against students, and limits of the
-mean-field theory.
+"""Order-parameter curves of the state-tracking model: flow (15) against students, and
+limits of the mean-field theory.
 """
 
 from collections.abc import Iterator
@@ -13,17 +13,25 @@ from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
 from theory.equations import titles
 from theory.runtime import plotting
-from theory.symbols.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking import rollout as rollout_equations
+from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.rollout import rollout, with_accuracy
 from theory.state_tracking.single_students.levels import own_start
 from theory.state_tracking.single_students.predict import ACCURACIES
-from theory.state_tracking.rollout import rollout, with_accuracy
-from theory.state_tracking.model.scope import FLOW
+from theory.symbols.special import gaussian_accuracy
 from verify.checks import ensemble_source
-from verify.checks.check import Check, at_least, at_most, identity, listed, sampled, vanishing
-from verify.compare.curves import Comparison, compare
+from verify.checks.check import (
+    Check,
+    at_least,
+    at_most,
+    identity,
+    listed,
+    sampled,
+    vanishing,
+)
 from verify.checks.report import Report, Request
+from verify.compare.curves import Comparison, compare
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking import fidelity
 from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
@@ -42,10 +50,12 @@ def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 @listed
 def untrained(p: Parameters) -> Iterator[Check]:
-    """Attention, overlaps and logit variance of untrained students; quantities that vanish are
-    divided by their values after learning.
+    """Attention, overlaps and logit variance of untrained students; quantities that
+    vanish are divided by their values after learning.
     """
-    statistics = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
+    statistics = [
+        untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)
+    ]
     yield from [
         sampled(
             f"{x} at time 0, {UNTRAINED} seeds",
@@ -62,10 +72,12 @@ def untrained(p: Parameters) -> Iterator[Check]:
         ("Table 2", Parameters.table_2(), 24),
         ("these sizes", p, 64),
     ):
-        # The paper prints 0.044 and 0.0466, taken from simulations. With 4096 sequences the scatter
-        # between seeds is 2%.
+        # The paper prints 0.044 and 0.0466, taken from simulations. With 4096 sequences
+        # the scatter between seeds is 2%.
         start = [
-            untrained_statistics(setting.replace(n_train=4096), seed)["variance_correct"]
+            untrained_statistics(setting.replace(n_train=4096), seed)[
+                "variance_correct"
+            ]
             for seed in range(seeds)
         ]
         yield sampled(
@@ -77,8 +89,8 @@ def untrained(p: Parameters) -> Iterator[Check]:
 
 
 def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """The attention factor of every run as measured (63), under the ansatz (69), and under the
-    closure.
+    """The attention factor of every run as measured (63), under the ansatz (69), and
+    under the closure.
     """
     eq = attention.equations()["c_closure"]
     closed = eq.evaluate(p.values() | {"A": runs.A.values})
@@ -90,8 +102,8 @@ def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Eqs. (17)-(18) evaluated with the measured logit means and variances of every run (Figs. 6b,
-    9).
+    """Eqs. (17)-(18) evaluated with the measured logit means and variances of every run
+    (Figs. 6b, 9).
     """
     return with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
 
@@ -103,7 +115,8 @@ def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
 
 
 def report(request: Request) -> Report:
-    """Report: the requested ensemble against theory; with the shipped ensemble also that of Table
+    """Report: the requested ensemble against theory; with the shipped ensemble also
+    that of Table
     2.
     """
     p, runs = ensemble_source.get(request)
@@ -118,8 +131,8 @@ def report(request: Request) -> Report:
 
 @listed
 def hundred() -> Iterator[Check]:
-    """Fig. 2 as the paper has it: means of a hundred seeds, and the flow from A = 1/L, R = S = 0,
-    when its A is one half and at the end.
+    """Fig. 2 as the paper has it: means of a hundred seeds, and the flow from A = 1/L,
+    R = S = 0, when its A is one half and at the end.
     """
     p, runs = tracking.shipped("table_1_100")
     curve = theory_curve(p, runs)
@@ -142,13 +155,17 @@ def beyond(p: Parameters, runs: xr.Dataset, said: str) -> Report:
     held = compare(ours, runs)
     notes = [held.spoken(), f"theory: level {fidelity.BEST}; not Eq. (15), as {said}"]
     return Report(
-        held.checks, notes, {}, {"inside_two_sd": held.inside()}, lambda: apart(p, runs, ours)
+        held.checks,
+        notes,
+        {},
+        {"inside_two_sd": held.inside()},
+        lambda: apart(p, runs, ours),
     )
 
 
 def against(p: Parameters, runs: xr.Dataset) -> Report:
-    """Compare two levels of theory with every seed, check exact properties, and measure the errors
-    of uncontrolled approximations.
+    """Compare two levels of theory with every seed, check exact properties, and measure
+    the errors of uncontrolled approximations.
     """
     paper, ours = own_start(p, runs), predicted(p, runs)
     held = compare(paper, runs, bands(PAPER, p), " by Eq. (15)")
@@ -179,20 +196,24 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
 def predicted(
     p: Parameters, runs: xr.Dataset, level: str = JUDGED
 ) -> tuple[xr.Dataset, xr.Dataset]:
-    """Our theory of single seeds: order parameters, loss and logits at every evaluation, accuracies
-    (expensive) at one in `EVERY`.
+    """Our theory of single seeds: order parameters, loss and logits at every
+    evaluation, accuracies (expensive) at one in `EVERY`.
     """
     some = runs.isel(alpha=slice(None, None, EVERY))
-    return st.predict(p, runs, level=level, accuracies=False), st.predict(p, some, level=level)[
-        ACCURACIES
-    ]
+    return st.predict(p, runs, level=level, accuracies=False), st.predict(
+        p, some, level=level
+    )[ACCURACIES]
 
 
-def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
+def best(
+    p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset
+) -> Comparison:
     """Compare the judged level with the seeds."""
     table = bands(OURS, p)
     parts = [
-        compare(ours[[n for n in OURS if n in ours]], runs, table, f" by level {JUDGED}"),
+        compare(
+            ours[[n for n in OURS if n in ours]], runs, table, f" by level {JUDGED}"
+        ),
         compare(rates, runs.sel(alpha=rates.alpha), table, f" by level {JUDGED}"),
     ]
     return Comparison(
@@ -201,7 +222,9 @@ def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
 
 
 def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Dressed theory (variance of M and exact attention) from every seed's own initial values."""
+    """Dressed theory (variance of M and exact attention) from every seed's own initial
+    values.
+    """
     return st.predict(p, runs, level="dressed")
 
 
@@ -220,9 +243,9 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
         .max("alpha")
         .values
     )
-    steps = np.abs((position_dependent_rollout(p, runs) - runs.rollout_accuracy).mean("seed")).max(
-        "alpha"
-    )
+    steps = np.abs(
+        (position_dependent_rollout(p, runs) - runs.rollout_accuracy).mean("seed")
+    ).max("alpha")
     return [
         at_least(
             f"unevenness of attention off the diagonal over on it{where}, A = 1/2",
@@ -258,7 +281,13 @@ def by_quadrature(p: Parameters) -> Check:
     )
     sigma = np.sqrt(st.initial_variance(p))
     gaps = (0.0, 1.0, 3.0)
-    names = {"mu_k": 0.0, "mu_kbar": 0.0, "sigma_k": sigma, "sigma_kbar": sigma, "N": p.N}
+    names = {
+        "mu_k": 0.0,
+        "mu_kbar": 0.0,
+        "sigma_k": sigma,
+        "sigma_kbar": sigma,
+        "N": p.N,
+    }
     compiled = replace(eq["accuracy"], rhs=spelled)
     return identity(
         "accuracy by the quadrature used elsewhere",
@@ -298,7 +327,9 @@ def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
 
 def kurtoses(runs: xr.Dataset) -> list[str]:
     """Deviation of the logits from a Gaussian."""
-    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never reached, and then left out
+    locked = (runs.A > LOCKED).argmax(
+        "alpha"
+    )  # per seed; 0 if never reached, and then left out
     moments = {
         "before training": runs.isel(alpha=0),
         f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
@@ -319,7 +350,9 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
         "(17)-(18) with measured logit means and variances": with_empirical_logits(
             p, runs
         ).rollout_accuracy,
-        "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
+        "(85) with the measured accuracy of every step": position_dependent_rollout(
+            p, runs
+        ),
         "(17)-(18) with theory means, initial variance": curve.rollout_accuracy,
     }
     gaps = {
@@ -344,7 +377,9 @@ CURVES = {
 def single(axis: Any, name: str, runs: xr.Dataset, ours: xr.Dataset) -> None:
     """One quantity of students, wide and pale, and the theory of each over them."""
     plotting.band(axis, runs[name], "C0", "students", width=2.5)
-    lines = axis.plot(ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8)
+    lines = axis.plot(
+        ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8
+    )
     lines[0].set_label("our theory, a line each")
     axis.set(xlabel=TIME, ylabel=CURVES[name])
 
@@ -359,9 +394,11 @@ def apart(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, *axes: Any) -> Any:
 
 
 @plotting.panels(2, 3, height=2.9)
-def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
-    """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
-    drawn as single lines.
+def draw(
+    p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any
+) -> Any:
+    """Figure with six panels: order parameters, loss, accuracies, attention factor; few
+    seeds are drawn as single lines.
     """
     curve = st.trajectory(p, float(runs.alpha[-1]))
     for axis, name in zip(axes.flat, CURVES, strict=False):
@@ -380,7 +417,11 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
     axis = axes.flat[4]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(
-            runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name
+            runs.alpha,
+            values.mean("seed"),
+            color=f"C{k}",
+            ls=("-", "--", ":")[k],
+            label=name,
         )
     axis.set(xlabel=TIME, ylabel=r"attention factor $d_g N\,|\nabla A|^2$")
     axis.set_title("means over the students")

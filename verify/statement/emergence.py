@@ -1,4 +1,6 @@
-"""Emergence times of students of a statement against a formula, and against descent on the flow."""
+"""Emergence times of students of a statement against a formula, and against descent on
+the flow.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,10 +21,14 @@ def setting(stated: Statement, p: Any) -> str:
     return ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
 
 
-def by_flow(stated: Statement, p: Any, variable: str, level: float, until: float) -> float:
+def by_flow(
+    stated: Statement, p: Any, variable: str, level: float, until: float
+) -> float:
     """Time at which a variable of the flow reaches a level."""
     flow = onset.at_sizes(stated, p).flow
-    shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
+    shown = flow.observables.get(variable) or next(
+        x for x in flow.state if x.name == variable
+    )
     event = {"time": shown - level}
     return float(flow.solve(p, at=[0.0], t=until, events=event)["time"])
 
@@ -37,7 +43,8 @@ def approached(
     order: float | None = 1,
     level: float = 0.5,
 ) -> Check:
-    """Row: the power of something small with which the flow's time approaches a formula.
+    """Row: the power of something small with which the flow's time approaches a
+    formula.
 
     Parameters
     ----------
@@ -84,8 +91,8 @@ def emergence(
     equation : str
         The formula's name.
     off : Band, optional
-        How far the formula may be from the flow, and why; steps are of the same order. Not needed
-        where `approached` compares the two.
+        How far the formula may be from the flow, and why; steps are of the same order.
+        Not needed where `approached` compares the two.
     seeds : sequence of int
         Of the students at each setting.
     level : float
@@ -94,7 +101,8 @@ def emergence(
     Returns
     -------
     checks, notes
-        Formula against flow, students against formula, students against descent in equal steps.
+        Formula against flow, students against formula, students against descent in
+        equal steps.
     """
     yield f"time at which {variable} = {level:g}: formula, flow, descent, students"
     for p in settings:
@@ -111,6 +119,8 @@ def emergence(
             by, why = f"{what} by the flow, {where}", off.why
             yield identity(by, equation, time, exact, off.high, why)
             yield sampled(f"{what}, students, {where}", equation, time, times, band=off)
-        yield sampled(f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE)
+        yield sampled(
+            f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE
+        )
         values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, times.mean()))
         yield f"  {where}: {values}"

@@ -16,4 +16,6 @@ def of(stated: Statement) -> types.SimpleNamespace:
     """Where its students come from."""
     system = students(stated).SYSTEMS["student"]
     needed = {"t": ("t",), "step": ("t",), "loss": ("seed", "t")}
-    return types.SimpleNamespace(SOURCE=Source(system, model.parameters(stated)(), SEEDS, needed))
+    return types.SimpleNamespace(
+        SOURCE=Source(system, model.parameters(stated)(), SEEDS, needed)
+    )

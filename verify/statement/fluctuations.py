@@ -1,5 +1,5 @@
-"""Thousands of students of a statement on batches, against the bias and spread that theory gives
-their order parameters.
+"""Thousands of students of a statement on batches, against the bias and spread that
+theory gives their order parameters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,9 @@ POWER = 0.2  # error of a bias or variance that a verdict must be able to see
 
 def wanted(request: Request) -> bool:
     """Whether so many seeds are asked for that they show what batches do."""
-    return request.runs is None and len(request.seed_list(ensemble_source.SEEDS)) >= MANY
+    return (
+        request.runs is None and len(request.seed_list(ensemble_source.SEEDS)) >= MANY
+    )
 
 
 def report(stated: Statement, request: Request) -> Report:
@@ -37,11 +39,14 @@ def report(stated: Statement, request: Request) -> Report:
 
 
 @with_notes
-def checks(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset) -> Iterator[Check | str]:
-    """Bias of every order parameter along the run, and its variance where theory has one.
+def checks(
+    names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset
+) -> Iterator[Check | str]:
+    """Bias of every order parameter along the run, and its variance where theory has
+    one.
 
-    The bias of a student is one number: its shift over time, weighted by the predicted bias over
-    the measured variance, in units of the predicted one.
+    The bias of a student is one number: its shift over time, weighted by the predicted
+    bias over the measured variance, in units of the predicted one.
 
     Raises
     ------
@@ -49,7 +54,10 @@ def checks(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset) -> Iterato
         If nothing is claimed at any time.
     """
     claimed = np.isfinite(curve[f"{names[0]}_bias"].values) & (curve.t.values > 0)
-    require(claimed.any(), "curve: claims no bias at any time; take eta / batch_size smaller")
+    require(
+        claimed.any(),
+        "curve: claims no bias at any time; take eta / batch_size smaller",
+    )
     size = max(float(abs(curve[name]).max()) for name in names)
     for name in names:
         shift = (runs[name] - curve[name]).transpose("seed", "t").values[:, claimed]
@@ -62,7 +70,9 @@ def checks(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset) -> Iterato
             yield sampled(what, "bias", 1.0, amplitude, required=POWER)
         elif sd.any():
             what = f"bias of {name} by batches, in standard deviations"
-            yield sampled(what, "bias", 0.0, shift[:, -1] / sd[-1], scale=1.0, required=POWER)
+            yield sampled(
+                what, "bias", 0.0, shift[:, -1] / sd[-1], scale=1.0, required=POWER
+            )
         if sd.any():
             at = sd.argmax()
             squares = (shift[:, at] - shift[:, at].mean()) ** 2 / sd[at] ** 2
@@ -76,16 +86,27 @@ def checks(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset) -> Iterato
 
 @plotting.panels(1, 2, height=3.0)
 def draw(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
-    """Bias on the left, standard deviation on the right: theory as lines, students as marks."""
+    """Bias on the left, standard deviation on the right: theory as lines, students as
+    marks.
+    """
     for k, name in enumerate(names):
         shift = (runs[name] - curve[name]).isel(t=slice(1, None))
         seeds, color = shift.sizes["seed"], f"C{k}"
         error = shift.std("seed", ddof=1) / np.sqrt(seeds)
-        bars = {"fmt": "o", "ms": 3, "color": color, "label": f"{name}, {seeds} students"}
+        bars = {
+            "fmt": "o",
+            "ms": 3,
+            "color": color,
+            "label": f"{name}, {seeds} students",
+        }
         axes[0].errorbar(shift.t, shift.mean("seed"), error, **bars)
-        axes[0].plot(curve.t, curve[f"{name}_bias"], color=color, label=f"{name}, theory")
+        axes[0].plot(
+            curve.t, curve[f"{name}_bias"], color=color, label=f"{name}, theory"
+        )
         axes[1].plot(shift.t, shift.std("seed", ddof=1), "o", ms=3, color=color)
         axes[1].plot(curve.t, curve[f"{name}_sd"], color=color)
-    for axis, title in zip(axes, ("shift of the mean", "standard deviation"), strict=True):
+    for axis, title in zip(
+        axes, ("shift of the mean", "standard deviation"), strict=True
+    ):
         axis.set(xlabel="$t$ = learning rate times steps", title=title)
     plotting.below(axes[0])

@@ -1,8 +1,9 @@
-"""A derivation against autograd of the student that the same statement makes, at tiny sizes; and
-classes of entries found from gradients alone: one class per weight, split until stable.
+"""A derivation against autograd of the student that the same statement makes, at tiny
+sizes; and classes of entries found from gradients alone: one class per weight, split
+until stable.
 
-For a given teacher that partition is exact, whatever the statement's symmetry: with it descent of
-all weights is descent of as many numbers.
+For a given teacher that partition is exact, whatever the statement's symmetry: with it
+descent of all weights is descent of as many numbers.
 """
 
 import functools
@@ -13,16 +14,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from simulate.training.learner import Descent
-from simulate.training.pool import one_thread
 from simulate.statement import Student
 from simulate.statement import data as law
+from simulate.training.learner import Descent
+from simulate.training.pool import one_thread
 from simulate.training.streams import keyed
-from theory.statement.evaluation import arrays
-from theory.statement.derivation import check
 from theory.statement import model
-from theory.statement.evaluation.arrays import Data, lifted
+from theory.statement.derivation import check
 from theory.statement.derivation.derived import Derived
+from theory.statement.evaluation import arrays
+from theory.statement.evaluation.arrays import Data, lifted
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Weight, require
 from verify.checks.check import Band, Check, identity, listed, sampled, vanishing
@@ -60,7 +61,9 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     scale = largest(student, taken, seed)
     for w, slope in slopes.items():
         of_weight = [c.weight is w for c in made.classes]
-        sizes, counted = (np.append(x[of_weight], 0) for x in (told.sizes, told.counted))
+        sizes, counted = (
+            np.append(x[of_weight], 0) for x in (told.sizes, told.counted)
+        )
         many = len(np.unique(told.members[w]))
         gap = np.abs(told.gradients[w] - slope.numpy())
         entries = f"entries of {w}{where}"
@@ -80,7 +83,9 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     yield from drawn(student, data, where, seed)
 
 
-def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str) -> Check:
+def descent(
+    made: Derived, data: arrays.Data, begun: check.Predicted, where: str
+) -> Check:
     """Some steps of all weights by autograd against as many steps of the derived rates."""
     student, told = Student(made.statement), begun
     weights = {w: torch.tensor(x) for w, x in begun.weights.items()}
@@ -92,7 +97,10 @@ def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str
         steps.step()
         values = {x: v - ETA * told.slopes[x] for x, v in told.values.items()}
         told = check.predicted(made, data, values=values)
-    one, two = (np.concatenate([np.ravel(x) for x in v.values()]) for v in (told.weights, weights))
+    one, two = (
+        np.concatenate([np.ravel(x) for x in v.values()])
+        for v in (told.weights, weights)
+    )
     what = f"all weights after {STEPS} steps{where}"
     return identity(what, "rates", one, two, ROUNDING, WHY)
 
@@ -100,12 +108,17 @@ def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str
 def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Check]:
     """Loss of drawn inputs against that of all inputs, at random values of all weights."""
     stated, rng = student.stated, keyed(seed, 0)
-    if any(not f.kept and not f.leading and len(f.injective) > 1 for f in stated.functions):
+    if any(
+        not f.kept and not f.leading and len(f.injective) > 1 for f in stated.functions
+    ):
         return []  # not drawn
     shapes = {w: data.shape(w.sorts) for w in stated.weights}
     weights = {w: torch.tensor(SPREAD * rng.normal(size=n)) for w, n in shapes.items()}
     count = GAUSSIAN if stated.gausses else INPUTS
-    batches = (law.inputs(stated, data.numbers, data.tables, count, rng) for _ in range(BATCHES))
+    batches = (
+        law.inputs(stated, data.numbers, data.tables, count, rng)
+        for _ in range(BATCHES)
+    )
     losses = [student.each(weights, student.taken(batch)) for batch in batches]
     exact = float(student.mean(weights, student.taken(data)))
     share, band = law.coinciding(stated, data), None
@@ -129,7 +142,11 @@ def checks(made: Derived, sizes: int = SIZES) -> list[Check]:
     require(not made.shared, f"statement {made.statement.name}: {none}")
     made = check.written(made)
     with one_thread():
-        return [c for data in itertools.islice(check.listed(made), sizes) for c in at(made, data)]
+        return [
+            c
+            for data in itertools.islice(check.listed(made), sizes)
+            for c in at(made, data)
+        ]
 
 
 @functools.cache
@@ -143,13 +160,16 @@ def of(stated: Statement) -> types.SimpleNamespace:
     return types.SimpleNamespace(report=report)
 
 
-APART = 1e-9  # of the largest gradient: rounding of sums over at most 50,000 inputs, with a margin
+# of the largest gradient: rounding of sums over at most 50,000 inputs, with a margin
+APART = 1e-9
 ROUNDS = 50  # each splits a class at least, or is the last
 
 Classes = dict[Weight, np.ndarray]
 
 
-def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], seed: int) -> Classes:
+def refine(
+    student: Student, data: Data, begun: Mapping[Weight, np.ndarray], seed: int
+) -> Classes:
     """Split classes by gradients at random values until none is split any more.
 
     Parameters
@@ -171,7 +191,9 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
     apart = APART * largest(student, data, seed)
     for _ in range(ROUNDS):
         weights = {
-            w: torch.tensor(lifted(numbers, rng.normal(size=numbers.max(initial=-1) + 1)))
+            w: torch.tensor(
+                lifted(numbers, rng.normal(size=numbers.max(initial=-1) + 1))
+            )
             for w, numbers in classes.items()
         }
         slopes = {w: s.numpy() for w, s in student.gradients(weights, data)[1].items()}
@@ -183,7 +205,9 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
 
 
 def largest(student: Student, data: Data, seed: int) -> float:
-    """Size of gradients, also where equal entries have none: at random values of all entries."""
+    """Size of gradients, also where equal entries have none: at random values of all
+    entries.
+    """
     rng = np.random.default_rng(seed)
     of = student.stated.weights
     weights = {w: torch.tensor(rng.normal(size=data.shape(w.sorts))) for w in of}
@@ -200,7 +224,9 @@ def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:
         )  # zero entries that nothing moves stay
         order = np.sort(slope[members])
         steps = np.flatnonzero(np.diff(order) > apart)
-        numbers[members] = count + np.searchsorted(order[steps] + apart / 2, slope[members])
+        numbers[members] = count + np.searchsorted(
+            order[steps] + apart / 2, slope[members]
+        )
         count += len(steps) + bool(members.any())
     return numbers
 

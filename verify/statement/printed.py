@@ -1,5 +1,5 @@
-"""Printed equations against autograd of the student that their statement makes, on all inputs: of
-the flow, and of all entries of all weights, no symmetry assumed.
+"""Printed equations against autograd of the student that their statement makes, on all
+inputs: of the flow, and of all entries of all weights, no symmetry assumed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,20 +11,21 @@ import sympy as sp
 import torch
 
 from simulate.statement import Student
-from theory.equations.equation import Equation
 from theory.dynamics.flow import Flow
-from theory.statement.evaluation import arrays
+from theory.equations.equation import Equation
 from theory.statement.derivation import check
-from theory.statement.randomness import random_starts
 from theory.statement.derivation.derived import Derived
 from theory.statement.derivation.printed import spelled
+from theory.statement.evaluation import arrays
+from theory.statement.randomness import random_starts
 from theory.statement.words.stated import Statement
 from verify.checks.check import Check, Sides, vanishing
 from verify.statement import gradients
 
 
 class Point:
-    """The statement's student at random values of all classes, with numbers by printed name.
+    """The statement's student at random values of all classes, with numbers by printed
+    name.
 
     Parameters
     ----------
@@ -41,7 +42,8 @@ class Point:
     known : dict
         Numbers, order parameters and abbreviations.
     rates : dict
-        Of the order parameters, by autograd; entries of a class move alike by another row.
+        Of the order parameters, by autograd; entries of a class move alike by another
+        row.
     each : dict
         Loss and observables of every input.
     """
@@ -59,13 +61,19 @@ class Point:
         taken = student.taken(data)
         weights = {w: torch.tensor(x) for w, x in told.weights.items()}
         _, slopes = student.gradients(weights, taken)
-        means = random_starts.means(made, told.members, {w: x.numpy() for w, x in slopes.items()})
+        means = random_starts.means(
+            made, told.members, {w: x.numpy() for w, x in slopes.items()}
+        )
         moved = {c.symbol: -float(means[c.symbol.name]) for c in made.classes}
         order = {names[x.name]: combined for x, combined in made.quotient.order.items()}
         values = {x: float(combined.subs(told.values)) for x, combined in order.items()}
-        self.rates = {x.name: float(combined.subs(moved)) for x, combined in order.items()}
+        self.rates = {
+            x.name: float(combined.subs(moved)) for x, combined in order.items()
+        }
         fixed = {s: numbers[s.name] for s in stated.symbols}
-        shorts = {x: spelled(x, flow.where).subs({**values, **fixed}) for x in flow.where}
+        shorts = {
+            x: spelled(x, flow.where).subs({**values, **fixed}) for x in flow.where
+        }
         self.known = dict(numbers.items()) | {
             x.name: float(v) for x, v in (values | shorts).items()
         }
@@ -74,7 +82,9 @@ class Point:
 
 
 def generic(made: Derived, sizes: int = 2) -> list[Check]:
-    """The rows that every statement gets, under names that tell them from a model's own."""
+    """The rows that every statement gets, under names that tell them from a model's
+    own.
+    """
     rows = gradients.checks(made, sizes)
     return [replace(c, name=c.name.replace(",", " as stated,", 1)) for c in rows]
 
@@ -122,7 +132,10 @@ class Entries:
         self.weights = {n: np.asarray((weights or drawn)[n], float) for n in shapes}
         held = {w: torch.tensor(self.weights[w.name]) for w in stated.weights}
         loss, slopes = student.gradients(held, student.taken(self.data))
-        self.loss, self.rates = float(loss), {w.name: -s.numpy() for w, s in slopes.items()}
+        self.loss, self.rates = (
+            float(loss),
+            {w.name: -s.numpy() for w, s in slopes.items()},
+        )
         self.known: dict[str, Any] = dict(numbers.items()) | self.weights
 
     def input(self, name: str) -> np.ndarray:
@@ -131,10 +144,14 @@ class Entries:
 
 
 def letters(equation: Equation, known: Mapping[str, Any]) -> str:
-    """Indices of an equation: those of its left-hand side, otherwise all symbols of the right-hand
-    side that have no value, sorted.
+    """Indices of an equation: those of its left-hand side, otherwise all symbols of the
+    right-hand side that have no value, sorted.
     """
-    lhs = equation.lhs.args[0] if isinstance(equation.lhs, sp.Derivative) else equation.lhs
+    lhs = (
+        equation.lhs.args[0]
+        if isinstance(equation.lhs, sp.Derivative)
+        else equation.lhs
+    )
     if isinstance(lhs, sp.Indexed):
         return "".join(str(x) for x in lhs.indices)
     free = {x.name for x in equation.rhs.free_symbols if x.is_Symbol}
@@ -142,17 +159,25 @@ def letters(equation: Equation, known: Mapping[str, Any]) -> str:
 
 
 def every(
-    sides: Sides, label: str, equation: str, known: Mapping[str, Any], measured: np.ndarray
+    sides: Sides,
+    label: str,
+    equation: str,
+    known: Mapping[str, Any],
+    measured: np.ndarray,
 ) -> None:
     """Add every entry of an array to both sides of an equation with as many indices."""
     sides.each(label, equation, known, letters(sides.table[equation], known), measured)
 
 
 def rates(sides: Sides, points: Iterable[Entries], system: str) -> None:
-    """Add the rate of every entry of all weights, by the equations ``SYSTEM_dWEIGHT_dt``."""
+    """Add the rate of every entry of all weights, by the equations
+    ``SYSTEM_dWEIGHT_dt``.
+    """
     for x in points:
         for name, rate in x.rates.items():
-            every(sides, f"{system} rate of {name}", f"{system}_d{name}_dt", x.known, rate)
+            every(
+                sides, f"{system} rate of {name}", f"{system}_d{name}_dt", x.known, rate
+            )
 
 
 def invariant(
@@ -162,7 +187,9 @@ def invariant(
     measured: Callable[[Mapping[str, np.ndarray]], np.ndarray],
     why: tuple[float, str],
 ) -> Check:
-    """Add the measured value of a conserved quadratic form of weights; its rate has to vanish."""
+    """Add the measured value of a conserved quadratic form of weights; its rate has to
+    vanish.
+    """
     drift: list[float] = []
     for x in points:
         here, ahead, behind = (

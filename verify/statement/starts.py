@@ -1,4 +1,6 @@
-"""Students of a statement from random initial weights, against the flow of their class means."""
+"""Students of a statement from random initial weights, against the flow of their class
+means.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,18 +17,21 @@ from theory.statement.randomness import passage, random_starts
 from theory.statement.words.stated import Statement
 from verify.checks import ensemble_source
 from verify.checks.check import Check, at_least, sampled, vanishing, with_notes
-from verify.compare.emergence import first_crossing
 from verify.checks.report import Report, Request
+from verify.compare.emergence import first_crossing
 
 DRAWS = 4000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SLACK = 1.1  # of a run, over the time that 99% of drawn starts take
 LEAST = 0.7  # power of the error of a single seed: 1 in theory, 0 if starts were wrong
-WIDE = 1.0  # error of a variance that a verdict must be able to see: entries of a class not counted
+# error of a variance that a verdict must be able to see: entries of a class not counted
+WIDE = 1.0
 
 
 def report(stated: Statement, request: Request) -> Report:
-    """Law of the starts, times of single seeds, and how their error falls with the weights."""
+    """Law of the starts, times of single seeds, and how their error falls with the
+    weights.
+    """
     if request.runs is None and request.until is None:
         p = request.parameters(ensemble_source.of(request.model).base)
         request = dataclasses.replace(request, until=length(stated, p))
@@ -39,7 +44,9 @@ def report(stated: Statement, request: Request) -> Report:
         smaller = students(stated).train(q, seeds, **request.training)
         rows.append(rate(stated, (p, runs), (q, smaller), drawn))
     else:
-        notes.append("sizes of initial weights that are one number(...) would show a rate, too")
+        notes.append(
+            "sizes of initial weights that are one number(...) would show a rate, too"
+        )
     return Report(rows, notes, draw=lambda: draw(runs, drawn))
 
 
@@ -51,8 +58,13 @@ def length(stated: Statement, p: Any) -> float:
 
 
 def halved(stated: Statement, p: Any) -> Any:
-    """Parameters with initial weights half as large, if one number gives the size of all."""
-    sizes = {law.size for law in random_starts.laws(model.theory_of(stated).derived()).values()}
+    """Parameters with initial weights half as large, if one number gives the size of
+    all.
+    """
+    sizes = {
+        law.size
+        for law in random_starts.laws(model.theory_of(stated).derived()).values()
+    }
     size = sizes.pop()
     single = not sizes and size.is_Symbol and getattr(p, size.name)
     return p.replace(**{size.name: getattr(p, size.name) / 2}) if single else None
@@ -64,14 +76,18 @@ def level(drawn: xr.Dataset) -> float:
 
 
 def times(stated: Statement, p: Any, runs: xr.Dataset, loss: float) -> tuple[Any, Any]:
-    """Measured and predicted times of every student at which its loss falls below a level."""
+    """Measured and predicted times of every student at which its loss falls below a
+    level.
+    """
     curve = model.theory_of(stated).predict(p, runs)
     one, two = (first_crossing(-x.loss, -loss).values for x in (runs, curve))
     return one, two
 
 
 @with_notes
-def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> Iterator[Check | str]:
+def checks(
+    stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset
+) -> Iterator[Check | str]:
     """Law of the start, times from the same starts, and shares of circuits."""
     made = onset.at_sizes(stated, p)
     first = np.array([runs[x.name].isel(t=0).values for x in made.flow.state])
@@ -95,7 +111,9 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         luck = float(predicted[both].mean()) / usual - 1
         yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
         try:
-            found = passage.passage(made, p, level(drawn), round(drawn.attrs["run"] / p.eta))
+            found = passage.passage(
+                made, p, level(drawn), round(drawn.attrs["run"] / p.eta)
+            )
             shift = float(np.nan_to_num(passage.beside(made, p, found, level(drawn))))
             yield f"what scatter about class means adds to the mean time: {shift:.3g}"
         except ParameterError as error:
@@ -105,7 +123,9 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         values = measured[both] - predicted[both] + mean
         what = "time at which the loss is half-way, from the same start"
         yield sampled(what, "flow", mean + shift, values)
-        if isinstance(found, passage.Passage) and not found.saddle:  # there to all times alike
+        if (
+            isinstance(found, passage.Passage) and not found.saddle
+        ):  # there to all times alike
             predicted = predicted + shift
         off = predicted[both] / measured[both] - 1
         ours, theirs = (np.quantile(x[both], QUANTILES) for x in (predicted, measured))
@@ -122,7 +142,9 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
 
 
 def rate(stated: Statement, one: Any, two: Any, drawn: xr.Dataset) -> Check:
-    """How the error of single seeds falls as their initial weights are halved: as these."""
+    """How the error of single seeds falls as their initial weights are halved: as
+    these.
+    """
     errors = []
     for p, runs in (one, two):
         measured, predicted = times(stated, p, runs, level(drawn))
@@ -130,7 +152,9 @@ def rate(stated: Statement, one: Any, two: Any, drawn: xr.Dataset) -> Check:
         errors.append(np.sqrt(np.nanmean(off**2)))
     power = float(np.log2(errors[0] / errors[1]))
     name = "power of initial weights in the error of a student's time"
-    return at_least(name, "flow", LEAST, power, "1 in theory, and 0 if students started elsewhere")
+    return at_least(
+        name, "flow", LEAST, power, "1 in theory, and 0 if students started elsewhere"
+    )
 
 
 @plotting.panels(1, 2, height=3.0)
@@ -144,7 +168,9 @@ def draw(runs: xr.Dataset, drawn: xr.Dataset, *axes: Any) -> Any:
         (found, "C0-", "students"),
     ):
         x = np.sort(values[np.isfinite(values)])
-        axes[1].step(x, np.arange(1, len(x) + 1) / len(values), style, where="post", label=label)
+        axes[1].step(
+            x, np.arange(1, len(x) + 1) / len(values), style, where="post", label=label
+        )
     axes[0].set(xlabel="$t$ = learning rate times steps", title="loss")
     axes[1].set(xlabel="time at which the loss is half-way", title="share of students")
     plotting.below(axes[1])

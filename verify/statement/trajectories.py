@@ -11,8 +11,8 @@ from simulate.statement.data import coinciding
 from theory.equations import titles
 from theory.runtime import plotting
 from theory.statement import model, onset
-from theory.statement.randomness import random_starts as random
 from theory.statement.evaluation.arrays import Data, counted
+from theory.statement.randomness import random_starts as random
 from theory.statement.words.stated import Statement
 from verify.checks import ensemble_source
 from verify.checks.check import IDENTITY, Band, Check, identity
@@ -20,7 +20,8 @@ from verify.checks.report import Report, Request
 from verify.statement import fluctuations, starts
 from verify.trajectories import compare, overlay
 
-# What drawn inputs add is of second order in the noise, for class means as much as their scatter.
+# What drawn inputs add is of second order in the noise, for class means as much as
+# their scatter.
 NOISE = Band(
     -0.01,
     0.01,
@@ -31,7 +32,9 @@ WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
 
 
 def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
-    """Students on all inputs are descent to rounding; others are so on average, to a percent."""
+    """Students on all inputs are descent to rounding; others are so on average, to a
+    percent.
+    """
     curve = model.theory_of(stated).predict(p, runs)
     if p.batch_size:
         share = coinciding(stated, Data(counted(p)))
@@ -39,7 +42,14 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
         band = Band(NOISE.low - share, NOISE.high + share, why) if share else NOISE
         return compare(curve, runs, {str(x): band for x in curve.data_vars}).checks
     return [
-        identity(f"{x} of every student", str(x), v, runs[x].transpose("seed", "t"), IDENTITY, WHY)
+        identity(
+            f"{x} of every student",
+            str(x),
+            v,
+            runs[x].transpose("seed", "t"),
+            IDENTITY,
+            WHY,
+        )
         for x, v in curve.data_vars.items()
     ]
 
@@ -47,7 +57,9 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
 def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     """How far descent is from the flow."""
     steps = model.theory_of(stated).predict(p, runs)
-    flow = onset.at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
+    flow = onset.at_sizes(stated, p).flow.solve(
+        p, at=runs.t.values, t=float(runs.t[-1])
+    )
     off = {
         str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
         for x, v in steps.data_vars.items()
@@ -81,7 +93,9 @@ def of(stated: Statement) -> types.SimpleNamespace:
             return fluctuations.report(stated, request)
         p, runs = ensemble_source.get(request)
         return Report(
-            checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)
+            checks(stated, p, runs),
+            [lag(stated, p, runs)],
+            draw=lambda: draw(stated, p, runs),
         )
 
     return types.SimpleNamespace(report=report)

@@ -1,5 +1,6 @@
-"""Every rate against autograd of the statement's student on all prompts: three Gauss-Hermite nodes
-are exact, as no Gaussian variable enters the squared error with a power above four.
+"""Every rate against autograd of the statement's student on all prompts: three
+Gauss-Hermite nodes are exact, as no Gaussian variable enters the squared error with a
+power above four.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,17 @@ from linear_attention.parameters import Parameters
 from linear_attention.statement import regression
 from linear_attention.theory import equations
 from simulate.training.gradient_flow import rates as moved_by
-from theory.symbols.special import gauss_legendre
 from theory.statement.derivation import derivation_store
-from verify.checks.check import Check, Sides, against, at_least, identity, sampled, vanishing
+from theory.symbols.special import gauss_legendre
+from verify.checks.check import (
+    Check,
+    Sides,
+    against,
+    at_least,
+    identity,
+    sampled,
+    vanishing,
+)
 from verify.checks.report import Table, derivations, sided
 from verify.statement.printed import Entries, every, generic, invariant, rates
 
@@ -24,7 +33,10 @@ SEED = 20250127  # any fixed seed; the checks hold for all
 EXACT = 1e-10, "sum over all prompts of the rule, float64"
 SMALL = (("1.3", 3), ("1.4,0.6", 2), ("1.2,0.9,0.4", 1))  # spectrum, N
 DRAWN = Parameters(spectrum="1.4,0.6", N=4, H=2, batch_size=2**15)
-BATCHES, SIZE = 80, 0.4  # number of drawn prompts: their loss to 1%; size of the weights
+BATCHES, SIZE = (
+    80,
+    0.4,
+)  # number of drawn prompts: their loss to 1%; size of the weights
 
 
 def tensors(weights: Any) -> students.Weights:
@@ -33,9 +45,13 @@ def tensors(weights: Any) -> students.Weights:
 
 
 def point(kind: str, p: Parameters, weights: Any = None) -> Entries:
-    """The statement's student, with the numbers that equations read: W, and its slope G."""
+    """The statement's student, with the numbers that equations read: W, and its slope
+    G.
+    """
     x = Entries(regression(kind), p.values(), weights, SIZE, SEED)
-    heads = {n: w[None] for n, w in x.weights.items()} if kind == "one head" else x.weights
+    heads = (
+        {n: w[None] for n, w in x.weights.items()} if kind == "one head" else x.weights
+    )
     W = heads["W"] if kind == "W" else students.matrix(tensors(heads)).numpy()
     x.known |= {"W": W, "G": Entries(regression(), p.values(), {"W": W}).rates["W"]}
     return x
@@ -48,9 +64,13 @@ def points(attention: str, R: int = 1) -> list[Entries]:
 
 
 def slopes(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
-    """Force on the diagonal of W at W = 0, and by how much W = 1 lowers it: it is linear in W."""
+    """Force on the diagonal of W at W = 0, and by how much W = 1 lowers it: it is
+    linear in W.
+    """
     D = p.eigenvalues.size
-    zero, one = (point("W", p, {"W": W}).rates["W"] for W in (np.zeros((D, D)), np.eye(D)))
+    zero, one = (
+        point("W", p, {"W": W}).rates["W"] for W in (np.zeros((D, D)), np.eye(D))
+    )
     return zero.diagonal(), (zero - one).diagonal()
 
 
@@ -67,8 +87,8 @@ def moments(sides: Sides) -> None:
 
 @sided(*EXACT)
 def losses(sides: Sides) -> None:
-    """Loss of the attention, its gradient in W, its minimum, and the loss when some directions are
-    learned.
+    """Loss of the attention, its gradient in W, its minimum, and the loss when some
+    directions are learned.
     """
     for x, (spectrum, N) in zip(points("merged"), SMALL, strict=True):
         p, known = Parameters(spectrum=spectrum, N=N, H=2), x.known
@@ -78,8 +98,12 @@ def losses(sides: Sides) -> None:
         every(sides, "slope of the loss in W", "force", known, known["G"])
         every(sides, "weight at the minimum", "w_best", known, best)
         for m in range(best.size + 1):
-            left = 2 * point("W", p, {"W": (np.arange(best.size) < m) * best * eye}).loss
-            sides.add("loss with the first directions learned", "plateau", p.learned(m), left)
+            left = (
+                2 * point("W", p, {"W": (np.arange(best.size) < m) * best * eye}).loss
+            )
+            sides.add(
+                "loss with the first directions learned", "plateau", p.learned(m), left
+            )
         sides.add("least loss", "loss_least", known, left)
 
 
@@ -91,7 +115,9 @@ def heads_of(system: str, R: int, *laws: str) -> Group:
         """Rates and invariants of all pairs of heads."""
         states = points(system, R)
         rates(sides, states, system)
-        measured = {n: lambda w, n=n: students.invariants(tensors(w))[n].numpy() for n in laws}
+        measured = {
+            n: lambda w, n=n: students.invariants(tensors(w))[n].numpy() for n in laws
+        }
         return [invariant(sides, states, n, of, EXACT) for n, of in measured.items()]
 
     return heads
@@ -103,8 +129,15 @@ def one_head(sides: Sides) -> None:
     v = 0.7
     for spectrum, N in SMALL:
         D = spectrum.count(",") + 1
-        for text, u in ((spectrum, np.linspace(0.3, 0.6, D)), (",".join("1" * D), np.full(D, 0.4))):
-            x = point("one head", Parameters(spectrum=text, N=N, H=1), {"v": v, "U": np.diag(u)})
+        for text, u in (
+            (spectrum, np.linspace(0.3, 0.6, D)),
+            (",".join("1" * D), np.full(D, 0.4)),
+        ):
+            x = point(
+                "one head",
+                Parameters(spectrum=text, N=N, H=1),
+                {"v": v, "U": np.diag(u)},
+            )
             known = x.known | {"u": u}
             dv = x.rates["v"]
             du = x.rates["U"].diagonal()
@@ -116,7 +149,9 @@ def one_head(sides: Sides) -> None:
 
 @sided(*EXACT)
 def aligned(sides: Sides) -> list[Check]:
-    """Separate: scalar equations of one head with a row per direction, and of one of rank one."""
+    """Separate: scalar equations of one head with a row per direction, and of one of
+    rank one.
+    """
     astray, label = [], "rate of an aligned head"
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
@@ -143,11 +178,22 @@ def early(table: Table) -> list[Check]:
     v, k, q = float(begun["v"][0]), *(begun[n][0, 0].numpy() for n in "KQ")
     nodes, weights = gauss_legendre(40, 0, tau)
     c, s = (turn(np.outer(nodes, x**2)) for turn in (np.cosh, np.sinh))
-    slope = 2 * ((c * k + s * q) * (c * q + s * k) * x**2).sum(1)  # of v^2: 2 k.Lambda^2.q
-    known = p.values() | {"v_0": v, "p_plus": (k + q) / 2, "p_minus": (k - q) / 2, "tau": tau}
+    slope = 2 * ((c * k + s * q) * (c * q + s * k) * x**2).sum(
+        1
+    )  # of v^2: 2 k.Lambda^2.q
+    known = p.values() | {
+        "v_0": v,
+        "p_plus": (k + q) / 2,
+        "p_minus": (k - q) / 2,
+        "tau": tau,
+    }
     label = "value of a head before it drops"
     why = (1e-10, "quadrature with 40 nodes")
-    return [against(table, identity, label, "v_squared", known, v**2 + weights @ slope, *why)]
+    return [
+        against(
+            table, identity, label, "v_squared", known, v**2 + weights @ slope, *why
+        )
+    ]
 
 
 def drawn(table: Table) -> list[Check]:
@@ -159,7 +205,17 @@ def drawn(table: Table) -> list[Check]:
         X, answers = students.sample(DRAWN, SEED, k)
         losses.append(float((answers - students.attention(whole, X)).square().mean()))
     known = DRAWN.values() | {"W": students.matrix(weights).numpy()}
-    return [against(table, sampled, "loss on drawn prompts", "loss", known, losses, required=0.01)]
+    return [
+        against(
+            table,
+            sampled,
+            "loss on drawn prompts",
+            "loss",
+            known,
+            losses,
+            required=0.01,
+        )
+    ]
 
 
 def derived(_: Table) -> list[Check]:
@@ -174,11 +230,15 @@ def plain_of(attention: str, R: int = 1) -> Group:
         """Its weights move alike; those that start at zero stay there, and only those."""
         outside, inside, rows = [], [], []
         for x in points(attention, R):
-            inputs = np.concatenate([x.input("x"), x.input("q")[:, None]], 1).transpose(0, 2, 1)
+            inputs = np.concatenate([x.input("x"), x.input("q")[:, None]], 1).transpose(
+                0, 2, 1
+            )
             X, y = students.tokens(inputs, x.input("w")[..., None])
             share, D = torch.as_tensor(x.data.chances), inputs.shape[1]
 
-            def half(w: Any, X: Any = X, y: Any = y, share: Any = share) -> torch.Tensor:
+            def half(
+                w: Any, X: Any = X, y: Any = y, share: Any = share
+            ) -> torch.Tensor:
                 return (share * (y - students.attention(w, X)) ** 2).sum() / 2
 
             moved = moved_by(half, students.embedded(tensors(x.weights), D))[1]
@@ -190,7 +250,12 @@ def plain_of(attention: str, R: int = 1) -> Group:
         label, off = f"{attention} rate of", np.concatenate(rows)
         why = "the same attention does move"
         return [
-            vanishing(f"{label} the plain attention, less the statement's", "loss", off, *EXACT),
+            vanishing(
+                f"{label} the plain attention, less the statement's",
+                "loss",
+                off,
+                *EXACT,
+            ),
             vanishing(f"{label} weights that start at zero", "loss", outside, *EXACT),
             at_least(f"{label} the others", "loss", 1e-2, min(inside), why),
         ]
@@ -210,6 +275,11 @@ GRADIENTS = {
         derived,
         plain_of("merged"),
     ),
-    "separate": (heads_of("separate", 2, *SEPARATE), aligned, early, plain_of("separate", 2)),
+    "separate": (
+        heads_of("separate", 2, *SEPARATE),
+        aligned,
+        early,
+        plain_of("separate", 2),
+    ),
 }
 checks, report = derivations(GRADIENTS, equations)

@@ -15,10 +15,18 @@ from linear_attention.simulate import Weights, train
 from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
 from simulate.training.gradient_flow import integrate
-from verify.checks.check import Check, Sides, against, identity, near, sampled, vanishing
+from verify.checks.check import (
+    Check,
+    Sides,
+    against,
+    identity,
+    near,
+    sampled,
+    vanishing,
+)
+from verify.checks.report import Report, Request, Table, gathered
 from verify.compare.emergence import first_crossing, smooth_crossing
 from verify.rates import rates
-from verify.checks.report import Report, Request, Table, gathered
 from verify.statement.printed import every
 
 ODE = 1e-6, "ODE of all weights at 1e-10"
@@ -53,7 +61,9 @@ def losses(p: Parameters, path: list[Weights]) -> list[float]:
 
 
 def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> Rows:
-    """Invariants at the end of a flow equal those at its start and those of the equation."""
+    """Invariants at the end of a flow equal those at its start and those of the
+    equation.
+    """
     now, before = (student.invariants(w) for w in (last, begun))
     (name, values), system = next(iter(now.items())), f"{p.attention} invariants"
     drift = torch.cat([(x - before[n]).flatten() for n, x in now.items()])
@@ -64,19 +74,26 @@ def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> Row
     yield from sides.checks()
 
 
-def by_steps(table: Table, name: str, p: Parameters, direction: int, where: str) -> Check:
+def by_steps(
+    table: Table, name: str, p: Parameters, direction: int, where: str
+) -> Check:
     """Power of the step in what the time of a drop by steps leaves out."""
     settings = [
-        p.replace(eta=eta, eval_every=1, steps=round(p.eta * p.steps / eta)) for eta in ETAS
+        p.replace(eta=eta, eval_every=1, steps=round(p.eta * p.steps / eta))
+        for eta in ETAS
     ]
-    paths = [train(q, **ALONE).learned.isel(seed=0, direction=direction) for q in settings]
+    paths = [
+        train(q, **ALONE).learned.isel(seed=0, direction=direction) for q in settings
+    ]
     told = [table[name].number(q.modes[direction]) for q in settings]
     rate = rates(told, [smooth_crossing(x, 0.5) for x in paths], ETAS, 2)
     return rate.check(f"power of the step in what its delay leaves out, {where}", name)
 
 
 def drop(p: Parameters, seed: int, begun: Weights | None = None) -> float:
-    """Time at which the flow of all weights has done three quarters of its decrease of the loss."""
+    """Time at which the flow of all weights has done three quarters of its decrease of
+    the loss.
+    """
     loss, height = student.population(p), level(p)
     events = {"drop": lambda weights: loss(weights) - height}
     return follow(p, begun or student.start(p, seed), 30, events=events)[1]["drop"]
@@ -88,7 +105,9 @@ def flow(table: Table) -> Rows:
     for P_0 in STARTS:
         p = WHITE.replace(start=P_0**0.5)
         label = f"drop of generic heads, P(0) = {P_0:g}"
-        yield row(near, label, "T_drop", p.values(), [drop(p, seed) for seed in SEEDS], *SMALL)
+        yield row(
+            near, label, "T_drop", p.values(), [drop(p, seed) for seed in SEEDS], *SMALL
+        )
     begun, known = student.start(ALIGNED, 0), ALIGNED.values()
     (last,), _ = follow(ALIGNED, begun, 3.0)
     s, numbers = student.matrix(last)[0, 0], known | {"t": 3.0}
@@ -107,14 +126,23 @@ def early(table: Table) -> Rows:
     square = torch.as_tensor(p.eigenvalues**2).diag()
     known = p.values()
     begun = student.start(p, 1)
-    rate, t = known["gamma"], 8 / known["gamma"]  # grown e^8-fold: W is still below 1e-5
+    rate, t = (
+        known["gamma"],
+        8 / known["gamma"],
+    )  # grown e^8-fold: W is still below 1e-5
     (last,), _ = follow(p, begun, t)
-    (v, u), now = ((w["v"], (w["U"] * square).sum((1, 2)) / rate) for w in (begun, last))
-    yield row("rate of the growth", "merged_rate", known, square.norm(), 1e-12, "a norm")
+    (v, u), now = (
+        (w["v"], (w["U"] * square).sum((1, 2)) / rate) for w in (begun, last)
+    )
+    yield row(
+        "rate of the growth", "merged_rate", known, square.norm(), 1e-12, "a norm"
+    )
     known |= {"v": v.numpy(), "u": u.numpy(), "t": t}
     for x, measured in zip("vu", now, strict=True):
         label = f"{x} of every head, early"
-        yield row(label, f"merged_{x}_early", known, measured, 1e-4, "W of 1e-5 by then")
+        yield row(
+            label, f"merged_{x}_early", known, measured, 1e-4, "W of 1e-5 by then"
+        )
     p = Parameters()
     begun = student.start(p, 0)
     (last,), _ = follow(p, begun, 20)
@@ -122,10 +150,11 @@ def early(table: Table) -> Rows:
 
 
 def spectra(table: Table) -> Rows:
-    """Any Lambda: one effective head of D + 1 numbers against all heads; exponents in the start.
+    """Any Lambda: one effective head of D + 1 numbers against all heads; exponents in
+    the start.
 
-    The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its exponent is
-    close to zero.
+    The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its
+    exponent is close to zero.
     """
     x = np.log(1 / np.array(TINY))
     each = [Parameters(start=s) for s in TINY]
@@ -135,14 +164,26 @@ def spectra(table: Table) -> Rows:
     power, expected = (np.polyfit(x, np.log(y), 1)[0] for y in (times.mean(0), theory))
     gamma = table["merged_rate"].evaluate(each[0].values())
     of = "merged_du_dt"
-    yield near("drop at any Lambda", of, theory[1], times[:, 1], 1e-2, "order of the start")
-    yield near("slope of the drop over ln of 1/start", "merged_rate", 1 / gamma, slope, *DECADES)
+    yield near(
+        "drop at any Lambda", of, theory[1], times[:, 1], 1e-2, "order of the start"
+    )
+    yield near(
+        "slope of the drop over ln of 1/start",
+        "merged_rate",
+        1 / gamma,
+        slope,
+        *DECADES,
+    )
     yield near("fitted power of 1/start, merged", of, expected, power, *DECADES)
 
 
 def steps(table: Table) -> Rows:
-    """Delay by finite steps of gradient descent, for students of the population gradient."""
-    yield by_steps(table, "T_step", ALIGNED.replace(steps=round(4 / ALIGNED.eta)), 0, "white data")
+    """Delay by finite steps of gradient descent, for students of the population
+    gradient.
+    """
+    yield by_steps(
+        table, "T_step", ALIGNED.replace(steps=round(4 / ALIGNED.eta)), 0, "white data"
+    )
     for d in range(2):
         yield by_steps(table, "t_step", STAIRCASE, d, f"drop {d + 1}")
 
@@ -150,13 +191,19 @@ def steps(table: Table) -> Rows:
 def merged_students(table: Table, **more: Any) -> list[Check]:
     """The attention on drawn tokens, all weights moving: eight seeds, merged."""
     p = WHITE.replace(student="tokens", batch_size=256, steps=250, eval_every=2)
-    times = first_crossing(train(p, range(8), **more).learned.mean("direction"), 0.5).values
+    times = first_crossing(
+        train(p, range(8), **more).learned.mean("direction"), 0.5
+    ).values
     label = "drop of the attention on drawn tokens"
     return [against(table, sampled, label, "T_step", p.values(), times)]
 
 
-def staircase(p: Parameters, seed: int, until: float, drops: int) -> tuple[np.ndarray, Any]:
-    """Times at which each drop's first direction is half learned by the flow, and its end."""
+def staircase(
+    p: Parameters, seed: int, until: float, drops: int
+) -> tuple[np.ndarray, Any]:
+    """Times at which each drop's first direction is half learned by the flow, and its
+    end.
+    """
     half = student.final(p) / 2
     events = {
         str(d): lambda weights, d=d: student.matrix(weights)[d, d] - half[d]
@@ -166,11 +213,15 @@ def staircase(p: Parameters, seed: int, until: float, drops: int) -> tuple[np.nd
     return np.array(list(times.values())), path[-1]
 
 
-def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0.0) -> np.ndarray:
+def predicted(
+    p: Parameters, seed: int, drops: int | None = None, eta: float = 0.0
+) -> np.ndarray:
     """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    return np.array([*islice(any_start(v, K, Q, known["lambda"], known["a"], eta), drops)])
+    return np.array(
+        [*islice(any_start(v, K, Q, known["lambda"], known["a"], eta), drops)]
+    )
 
 
 def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
@@ -202,7 +253,10 @@ def aligned(table: Table) -> Rows:
 def generic(table: Table) -> Rows:
     """Any start: times of the drops, heights between them, and conserved quantities."""
     expected = [predicted(STAIRS, seed) for seed in SEEDS]
-    paths = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
+    paths = [
+        staircase(STAIRS, k, 1.15 * e[-1], 4)
+        for k, e in zip(SEEDS, expected, strict=True)
+    ]
     yield from conserved(table, STAIRS, student.start(STAIRS, SEEDS[0]), paths[0][1])
     ratio = np.array([times for times, _ in paths]) / expected
     by = "heads by quadrature"
@@ -213,27 +267,40 @@ def generic(table: Table) -> Rows:
 
 
 def rank(table: Table) -> Rows:
-    """A head of rank two takes two directions in one drop, the second soon after the first."""
+    """A head of rank two takes two directions in one drop, the second soon after the
+    first.
+    """
     p = STAIRS.replace(R=2, H=2)
     return heights(table, p, 0, predicted(p, 0))
 
 
 def exponents(table: Table) -> Rows:
-    """The time of the first drop is a power of 1/start with exponent one, not a logarithm."""
+    """The time of the first drop is a power of 1/start with exponent one, not a
+    logarithm.
+    """
     each = [STAIRS.replace(start=s) for s in LARGER]
     x = np.log(1 / np.array(LARGER))
-    times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
+    times = [
+        [staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each]
+        for k in SEEDS
+    ]
     leading = np.log([table["t_leading"].number(p.values()) for p in each])
     expected = np.polyfit(x, leading, 1)[0]
     powers = np.polyfit(x, np.log(times).T, 1)[0]
     label = "fitted power of 1/start, separate"
-    yield near(label, "t_leading", expected, powers, 0.03, "starts up to 0.02, over one decade")
+    yield near(
+        label, "t_leading", expected, powers, 0.03, "starts up to 0.02, over one decade"
+    )
 
 
 def separate_students(table: Table, **more: Any) -> list[Check]:
     """The attention on drawn tokens, all weights moving: its first drop, seed by seed."""
-    p = STAIRS.replace(start=0.05, student="tokens", batch_size=256, steps=600, eval_every=2)
-    times = first_crossing(train(p, range(SEEN), **more).learned.isel(direction=0), 0.5).values
+    p = STAIRS.replace(
+        start=0.05, student="tokens", batch_size=256, steps=600, eval_every=2
+    )
+    times = first_crossing(
+        train(p, range(SEEN), **more).learned.isel(direction=0), 0.5
+    ).values
     ratio = times / [predicted(p, seed, 1, p.eta)[0] for seed in range(SEEN)]
     label = "first drop of the attention on drawn tokens, over its time by quadrature"
     return [sampled(label, "heads by quadrature", 1.0, ratio)]

@@ -12,8 +12,8 @@ from theory.call import scope
 
 @dataclass(frozen=True)
 class Parameters(Stepped):
-    """Task, attention and training; time is ``t = eta * steps``, gradient flow of unit rate on half
-    the loss.
+    """Task, attention and training; time is ``t = eta * steps``, gradient flow of unit
+    rate on half the loss.
 
     Raises
     ------
@@ -32,7 +32,9 @@ class Parameters(Stepped):
             **dict(attention="separate", start=0.05, steps=5000, eval_every=25),
         ),
     }
-    spectrum: str = parameter("1.6,1.1,0.8,0.5", "eigenvalues of Lambda, falling, commas between")
+    spectrum: str = parameter(
+        "1.6,1.1,0.8,0.5", "eigenvalues of Lambda, falling, commas between"
+    )
     N: int = parameter(20, "pairs in the context", low=1)
     H: int = parameter(4, "heads", low=1)
     R: int = parameter(1, "rank of separate keys and queries", low=1)
@@ -70,7 +72,11 @@ class Parameters(Stepped):
                 f"spectrum = {self.spectrum!r}: must be positive numbers that do not rise, as in "
                 "'1.6,1.1,0.5', all from 1e-20 to 1e20"
             )
-        if self.begin == "aligned" and self.attention == "separate" and self.H * self.R > x.size:
+        if (
+            self.begin == "aligned"
+            and self.attention == "separate"
+            and self.H * self.R > x.size
+        ):
             raise ParameterError(
                 f"H = {self.H}: must be at most D / R = {x.size // self.R} for an aligned start"
             )
@@ -89,14 +95,21 @@ class Parameters(Stepped):
         known = {**super().quantities(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
         known |= {"a": a.evaluate(known | {lam[d]: x}), "c": c.number(known)}
-        known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
+        known |= {
+            "P_0": self.start**2,
+            "u_0": self.start,
+            "s_0": self.start**2 / x.size**0.5,
+        }
         each = {n: enumerate(known[n].tolist(), 1) for n in ("lambda", "a")}
         return known | {f"{n}_{k}": y for n, of in each.items() for k, y in of}
 
     def learned(self, directions: int) -> dict[str, Any]:
         """Numbers with only the first directions left to be learned."""
         known = dict(self.values().items())
-        return known | {"m": directions, **{n: known[n][:directions] for n in ("lambda", "a")}}
+        return known | {
+            "m": directions,
+            **{n: known[n][:directions] for n in ("lambda", "a")},
+        }
 
     @property
     def modes(self) -> list[dict[str, Any]]:
@@ -113,14 +126,20 @@ ALIGNED = Limit(
     lambda p, runs: p.attention == "merged" or p.begin == "aligned",
     reads=("attention",),
 )
-WHITE = Limit("spectrum", "white, as in '1,1,1'", lambda p, runs: set(p.eigenvalues) == {1})
+WHITE = Limit(
+    "spectrum", "white, as in '1,1,1'", lambda p, runs: set(p.eigenvalues) == {1}
+)
 STARTS = "merged heads from a small start, separate ones from an aligned start"
 ANY = "theory.drops follows any start"
 DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)
 ONE = only("attention", "separate"), only("begin", "aligned")
-ONE_HEAD = Scope("the flow of one aligned head", "heads that start along one direction", ONE, RUN)
+ONE_HEAD = Scope(
+    "the flow of one aligned head", "heads that start along one direction", ONE, RUN
+)
 FREE = ("begin", *RUN)
-WHITE_DATA = Scope("the logistic drop", "merged key and query on white data", (WHITE,), FREE)
+WHITE_DATA = Scope(
+    "the logistic drop", "merged key and query on white data", (WHITE,), FREE
+)
 MERGED = Scope("the flow of one effective head", "merged key and query", (), FREE)
 SCOPES = {"drops": DROPS, "merged": MERGED, "separate": ONE_HEAD}
 applies = scope.applies(SCOPES)

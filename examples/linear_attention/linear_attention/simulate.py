@@ -1,5 +1,6 @@
-"""Students of in-context linear regression: linear self-attention on tokens (x, y), and the reduced
-model, without the weights that stay zero, on prompts or under its population gradient.
+"""Students of in-context linear regression: linear self-attention on tokens (x, y), and
+the reduced model, without the weights that stay zero, on prompts or under its
+population gradient.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ def attention(weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
     Parameters
     ----------
     weights : mapping
-        ``value`` (H, D+1, D+1) with ``key_query`` of the same shape, or with ``key`` and ``query``
-        (H, R, D+1).
+        ``value`` (H, D+1, D+1) with ``key_query`` of the same shape, or with ``key``
+        and ``query`` (H, R, D+1).
     X : Tensor, shape (batch, D+1, N+1)
-        Tokens as columns; the last is the query, with label zero. Sums run over the others.
+        Tokens as columns; the last is the query, with label zero. Sums run over the
+        others.
     """
     context, query = X[..., :-1], X[..., -1]
     if "key_query" in weights:
@@ -52,8 +54,8 @@ def attention(weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
 
 
 def block(name: str, D: int) -> tuple[slice, ...]:
-    """Entries that can become nonzero in a weight of all heads: the last entry of the value, and
-    the x block of the others.
+    """Entries that can become nonzero in a weight of all heads: the last entry of the
+    value, and the x block of the others.
     """
     last, first = slice(D, None), slice(D)
     place = {"v": (last, last), "U": (first, first)}.get(name, (slice(None), first))
@@ -61,7 +63,9 @@ def block(name: str, D: int) -> tuple[slice, ...]:
 
 
 def embedded(weights: Weights, D: int) -> Weights:
-    """Weights of the full attention for given weights of the reduced model, zero elsewhere."""
+    """Weights of the full attention for given weights of the reduced model, zero
+    elsewhere.
+    """
     weights_of = {}
     for name, w in weights.items():
         rows = w.shape[1] if name in "KQ" else D + 1
@@ -81,7 +85,9 @@ def matrix(weights: Mapping[str, Tensor]) -> Tensor:
     """W of the reduced model: sum over heads of v U, or of v K^T Q."""
     if "U" in weights:
         return torch.tensordot(weights["v"], weights["U"], 1)
-    return (weights["v"][:, None, None] * weights["K"]).flatten(0, 1).T @ weights["Q"].flatten(0, 1)
+    return (weights["v"][:, None, None] * weights["K"]).flatten(0, 1).T @ weights[
+        "Q"
+    ].flatten(0, 1)
 
 
 def start(p: Parameters, seed: int) -> Weights:
@@ -94,9 +100,13 @@ def start(p: Parameters, seed: int) -> Weights:
     drawn = {n: torch.as_tensor(random.standard_normal(s)) for n, s in shapes.items()}
     along = torch.as_tensor(x**2).diag() / (x**4).sum() ** 0.5  # Lambda^2, normalised
     if p.begin == "aligned":
-        one = along if merged else torch.eye(p.H * p.R, D, dtype=torch.float64).view(rows)
+        one = (
+            along if merged else torch.eye(p.H * p.R, D, dtype=torch.float64).view(rows)
+        )
         drawn = {n: one.expand(s) for n, s in shapes.items() if n != "v"}
-        drawn["v"] = torch.full((p.H,), 1.0 if merged else p.R**0.5, dtype=torch.float64)
+        drawn["v"] = torch.full(
+            (p.H,), 1.0 if merged else p.R**0.5, dtype=torch.float64
+        )
     if merged:  # sum over heads of ((v + u)/2)^2, u along Lambda^2, is start^2
         growing = (drawn["v"] + torch.einsum("hij,ij->h", drawn["U"], along)) / 2
         drawn = {n: w / growing.norm() for n, w in drawn.items()}
@@ -104,8 +114,12 @@ def start(p: Parameters, seed: int) -> Weights:
 
 
 def tokens(inputs: np.ndarray, teacher: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Tokens and answers of prompts with inputs (batch, D, N+1) and teachers (batch, D, 1)."""
-    X = torch.as_tensor(np.concatenate([inputs, (teacher * inputs).sum(1, keepdims=True)], 1))
+    """Tokens and answers of prompts with inputs (batch, D, N+1) and teachers (batch, D,
+    1).
+    """
+    X = torch.as_tensor(
+        np.concatenate([inputs, (teacher * inputs).sum(1, keepdims=True)], 1)
+    )
     answers = X[:, -1, -1].clone()
     X[:, -1, -1] = 0
     return X, answers
@@ -143,15 +157,24 @@ def invariants(weights: Mapping[str, Tensor]) -> Weights:
         U = weights["U"].flatten(1)
         return {"merged_invariant": torch.outer(v, v) - U @ U.T}
     K, Q = weights["K"], weights["Q"]
-    return {"separate_norm": v**2 - K.square().sum((1, 2)), "separate_rows": K @ K.mT - Q @ Q.mT}
+    return {
+        "separate_norm": v**2 - K.square().sum((1, 2)),
+        "separate_rows": K @ K.mT - Q @ Q.mT,
+    }
 
 
 class Student:
     """One student, trained by descent on half the loss, so that time is eta * steps."""
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
-        self.population, self.final, self.D = population(p), final(p), p.eigenvalues.size
+        self.population, self.final, self.D = (
+            population(p),
+            final(p),
+            p.eigenvalues.size,
+        )
         begun = start(p, seed)
         begun = embedded(begun, self.D) if p.student == "tokens" else begun
         self.weights = {n: w.to(device, dtype) for n, w in begun.items()}
@@ -160,8 +183,14 @@ class Student:
         """One step of descent."""
         loss = self.population
         if self.p.student != "population":
-            X, y = (x.to(self.device, self.dtype) for x in sample(self.p, self.seed, number))
-            whole = (lambda w: w) if self.p.student == "tokens" else partial(embedded, D=self.D)
+            X, y = (
+                x.to(self.device, self.dtype) for x in sample(self.p, self.seed, number)
+            )
+            whole = (
+                (lambda w: w)
+                if self.p.student == "tokens"
+                else partial(embedded, D=self.D)
+            )
             loss = lambda weights: (y - attention(whole(weights), X)).square().mean()  # noqa: E731
         _, moved = rates(lambda weights: loss(weights) / 2, self.weights)
         self.weights = {n: w + self.p.eta * moved[n] for n, w in self.weights.items()}
@@ -172,7 +201,9 @@ class Student:
         if self.p.student == "tokens":
             small = extracted(self.weights)
             zeroed = embedded(small, self.D)
-            others = torch.stack([(w - zeroed[n]).abs().max() for n, w in self.weights.items()])
+            others = torch.stack(
+                [(w - zeroed[n]).abs().max() for n, w in self.weights.items()]
+            )
         W = matrix(small)
         return {
             "loss": self.population(small),
@@ -209,5 +240,7 @@ SYSTEM = plan.System(
     dimensions={"learned": ("direction",), "invariant": ("pair",)},
     default_dtype="float64",
 )
-SYSTEMS = {k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")}
+SYSTEMS = {
+    k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")
+}
 train = SYSTEM.train

@@ -1,6 +1,7 @@
-"""In-context linear regression, stated once, in the symbols of Zhang et al.; the variants differ in
-how the matrix W between context and query is parametrised. Moments, loss and force follow at any D
-and N, in the eigenbasis of Lambda: means of the statement's loss over all inputs.
+"""In-context linear regression, stated once, in the symbols of Zhang et al.; the
+variants differ in how the matrix W between context and query is parametrised. Moments,
+loss and force follow at any D and N, in the eigenbasis of Lambda: means of the
+statement's loss over all inputs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,9 @@ SIZE = "trace of Lambda, the covariance of tokens"
 lam = array("lambda", r"\lambda", "eigenvalues of Lambda")
 a = array("a", means="eigenvalues of E beta beta^T")
 trace = symbol("tr_Lambda", r"\operatorname{tr}\Lambda", SIZE, positive=True)
-lam_1 = symbol("lambda_1", r"\lambda_{1}", "eigenvalue of the direction at hand", positive=True)
+lam_1 = symbol(
+    "lambda_1", r"\lambda_{1}", "eigenvalue of the direction at hand", positive=True
+)
 a_1 = symbol("a_1", means="a in that direction", positive=True)
 c = symbol("c", means="a at Lambda = I", positive=True)
 
@@ -56,26 +59,30 @@ value = symbol("v", means="value of the one head", real=True)
 along = symbol("u", means="weight of the one head along its direction", real=True)
 scale = symbol("s", means="value times weight per direction, white data", real=True)
 rate = symbol("gamma", means="early growth rate, the norm of Lambda^2", positive=True)
-kappa = symbol("kappa", means="invariant of the one head: unbalance of its start", positive=True)
+kappa = symbol(
+    "kappa", means="invariant of the one head: unbalance of its start", positive=True
+)
 tau = symbol("tau", means="integral of v over t", real=True)
 error = symbol("L", r"\mathcal{L}", "squared error of the last token", real=True)
-drop = symbol("T_drop", r"T_{\mathrm{drop}}", "time of half the drop of the loss", positive=True)
+drop = symbol(
+    "T_drop", r"T_{\mathrm{drop}}", "time of half the drop of the loss", positive=True
+)
 
 dim, pair = sort("dim", D, vector=True), sort("pair", N)
 head, row = sort("head", H), sort("row", R)
 
 
 def table(place: str, *assumptions: str, **rows: Any) -> dict[str, equation.Equation]:
-    """Equations of one origin; references to the paper give the topic, as its equation numbers were
-    not available.
+    """Equations of one origin; references to the paper give the topic, as its equation
+    numbers were not available.
     """
     return equation.table(f"zhang2025, {place}", *assumptions, **rows)
 
 
 @cache
 def regression(kind: str = "W") -> Statement:
-    """Half the squared error of ``sum_n y_n (x_n^T W x_q) / N``, with ``y = w.x``: of W itself, one
-    head, heads with one matrix or with two.
+    """Half the squared error of ``sum_n y_n (x_n^T W x_q) / N``, with ``y = w.x``: of W
+    itself, one head, heads with one matrix or with two.
     """
     heads = () if kind == "one head" else (head,)
     v = weight("v", *heads, start=1)
@@ -97,7 +104,10 @@ def regression(kind: str = "W") -> Statement:
     w = gauss("w", dim)
     label = lambda n: total(lambda k: w[k] * x[n, k], dim)  # noqa: E731
     score = lambda n: total(lambda i, j: x[n, i] * W(i, j) * q[j], dim, dim)  # noqa: E731
-    gap = total(lambda i: w[i] * q[i], dim) - total(lambda n: label(n) * score(n), pair) / N
+    gap = (
+        total(lambda i: w[i] * q[i], dim)
+        - total(lambda n: label(n) * score(n), pair) / N
+    )
     return statement(sp.Rational(1, 2) * gap**2, name=f"regression_{kind.split()[0]}")
 
 
@@ -107,12 +117,15 @@ ODD = "weights that start at zero left out"
 
 @cache
 def averaged() -> dict[int, sp.Expr]:
-    """E (y_q - beta^T W x_q)^2, twice the statement's loss, as a sum over indices: its parts by how
-    many indices they have.
+    """E (y_q - beta^T W x_q)^2, twice the statement's loss, as a sum over indices: its
+    parts by how many indices they have.
     """
     mean = 2 * wick.mean(regression(), (i, j, d), {lam[d]: trace})
     parts = [term.as_independent(sp.Sum) for term in sp.Add.make_args(mean)]
-    return {len(x.limits) if x.has(sp.Sum) else 0: c * getattr(x, "function", x) for c, x in parts}
+    return {
+        len(x.limits) if x.has(sp.Sum) else 0: c * getattr(x, "function", x)
+        for c, x in parts
+    }
 
 
 @cache
@@ -127,7 +140,11 @@ def loss() -> sp.Expr:
     """The mean squared error."""
     linear = -averaged()[1] / 2
     square = a[i] * lam[j] * W[i, j] ** 2
-    return averaged()[0] - 2 * sp.Sum(linear, (i, 1, D)) + sp.Sum(square, (i, 1, D), (j, 1, D))
+    return (
+        averaged()[0]
+        - 2 * sp.Sum(linear, (i, 1, D))
+        + sp.Sum(square, (i, 1, D), (j, 1, D))
+    )
 
 
 @cache

@@ -1,5 +1,6 @@
-"""In-context linear regression by linear attention (Zhang et al., arXiv:2501.16265): one drop if
-key and query are merged, a staircase if not. Times of the drops, of aligned starts and of any.
+"""In-context linear regression by linear attention (Zhang et al., arXiv:2501.16265):
+one drop if key and query are merged, a staircase if not. Times of the drops, of aligned
+starts and of any.
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ import xarray as xr
 from linear_attention import merged, separate
 from linear_attention import statement as S
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import Allowed, Equation, Flow, Onset, ParameterError, checked, of_onset, until
+from theory import (
+    Allowed,
+    Equation,
+    Flow,
+    Onset,
+    ParameterError,
+    checked,
+    of_onset,
+    until,
+)
 from theory.call import scope
+from theory.call.parameters import ANYTHING
 from theory.dynamics.catalogue import called, family
 from theory.numbers.numeric import function
 from theory.onset import tabulated
-from theory.call.parameters import ANYTHING
 
 __all__ = [
     "Parameters",
@@ -69,8 +79,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     Returns
     -------
     Onset
-        ``T_drop`` (merged; ``T_white`` in closed form where Lambda = I), ``t_1``, ... (separate) in
-        time of unit-rate flow on half the loss, and the plateaus ``L_0``, ... of the loss.
+        ``T_drop`` (merged; ``T_white`` in closed form where Lambda = I), ``t_1``, ...
+        (separate) in time of unit-rate flow on half the loss, and the plateaus ``L_0``,
+        ... of the loss.
     """
     whole = merged.flow(p.eigenvalues.size)
     logistic = merged.equations()["T_drop"]
@@ -87,8 +98,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         rows[f"L_{n}"] = plateau(p, n), f"loss after {n} drops"
 
     def curves() -> dict[str, xr.Dataset]:
-        """Loss for both, to four times the drop and beyond the last: each with its drops and
-        plateaus.
+        """Loss for both, to four times the drop and beyond the last: each with its
+        drops and plateaus.
         """
         one = whole.solve(p, t=4 * rows["T_drop"][0])[["loss"]]
         end = until or 1.2 * last
@@ -142,7 +153,9 @@ def merged_time(p: Parameters) -> float:
     """
     x, flow = p.eigenvalues, merged.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
-    curve = flow.solve(p, at=[0], events={"drop": flow.observables["loss"] - level(p)}, t=end)
+    curve = flow.solve(
+        p, at=[0], events={"drop": flow.observables["loss"] - level(p)}, t=end
+    )
     if curve.loss[0] <= level(p):
         raise ParameterError(BEYOND.format(start=p.start, name="T_drop"))
     if np.isnan(time := float(curve["drop"])):
@@ -158,10 +171,12 @@ def _pull() -> Callable[..., np.ndarray]:
 
 @dataclass(frozen=True)
 class Head:
-    """Value, and (k + q)/2 and (k - q)/2 of its rows, shape (R, D), in the eigenbasis of Lambda.
+    """Value, and (k + q)/2 and (k - q)/2 of its rows, shape (R, D), in the eigenbasis
+    of Lambda.
 
-    Before a drop heads are independent. In tau, with dtau = v dt, a head moves like a particle in
-    the potential -v^2/2 (`v_squared`), with a turning point where v^2 vanishes.
+    Before a drop heads are independent. In tau, with dtau = v dt, a head moves like a
+    particle in the potential -v^2/2 (`v_squared`), with a turning point where v^2
+    vanishes.
     """
 
     v: float
@@ -170,13 +185,16 @@ class Head:
 
     def at(self, v: float, tau: float, x: np.ndarray) -> Head:
         """The head at a given tau; learned directions have eigenvalue zero in ``x``."""
-        return Head(v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau))
+        return Head(
+            v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau)
+        )
 
     def course(self, x: np.ndarray) -> tuple[float, Callable[[float], Head]]:
-        """Time at which the head diverges if nothing else is learned before, and the head at
-        earlier times.
+        """Time at which the head diverges if nothing else is learned before, and the
+        head at earlier times.
 
-        Integrated in s with dt = ds / size, so that the blow-up at finite t lies at infinite s.
+        Integrated in s with dt = ds / size, so that the blow-up at finite t lies at
+        infinite s.
         """
 
         def rates(_: float, state: np.ndarray) -> np.ndarray:
@@ -187,10 +205,14 @@ class Head:
 
         end = FAR / x.max() ** 2
         options = dict(rtol=1e-12, atol=1e-18, dense_output=True)
-        run = scipy.integrate.solve_ivp(rates, (0, end), [self.v, 0, 0], "DOP853", **options).sol
+        run = scipy.integrate.solve_ivp(
+            rates, (0, end), [self.v, 0, 0], "DOP853", **options
+        ).sol
 
         def after(t: float) -> Head:
-            v, tau, _ = run(scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14))
+            v, tau, _ = run(
+                scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14)
+            )
             return self.at(v, tau, x)
 
         return float(run(end)[2]), after
@@ -205,9 +227,9 @@ def drops(
     a: Positive,
     eta: Annotated[float, Allowed(low=0, high=1)] = 0.0,
 ) -> Iterator[float]:
-    """Times of all drops from given initial weights. In a drop one head learns the R largest
-    eigenvalues that are left, which the other heads then lack; its time is that at which the first
-    is half learned.
+    """Times of all drops from given initial weights. In a drop one head learns the R
+    largest eigenvalues that are left, which the other heads then lack; its time is that
+    at which the first is half learned.
 
     Parameters
     ----------
@@ -219,8 +241,8 @@ def drops(
     a : ndarray, shape (D,)
         Eigenvalues of E beta beta^T.
     eta : float
-        Step of gradient descent: a head is delayed like the aligned head that blows up at the same
-        time.
+        Step of gradient descent: a head is delayed like the aligned head that blows up
+        at the same time.
 
     Raises
     ------
@@ -229,15 +251,24 @@ def drops(
     """
     D = eigenvalues.size
     given = dict(eigenvalues=eigenvalues, a=a, K=K, v=v, Q=Q)
-    shapes = dict(eigenvalues=(D,), a=(D,), K=(*K.shape[:2], D), v=K.shape[:1], Q=K.shape)
+    shapes = dict(
+        eigenvalues=(D,), a=(D,), K=(*K.shape[:2], D), v=K.shape[:1], Q=K.shape
+    )
     for name, shape in shapes.items():
         if given[name].shape != shape:
-            raise ParameterError(f"{name}: has shape {given[name].shape}, must be {shape}")
+            raise ParameterError(
+                f"{name}: has shape {given[name].shape}, must be {shape}"
+            )
     return _drops(v, K, Q, eigenvalues, a, eta)
 
 
 def _drops(
-    v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
+    v: np.ndarray,
+    K: np.ndarray,
+    Q: np.ndarray,
+    eigenvalues: np.ndarray,
+    a: np.ndarray,
+    eta: float,
 ) -> Iterator[float]:
     left = [Head(x, (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
     known = separate.dynamics()

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate.training import plan
 from simulate.associative_memory.trigger_task import student
 from simulate.associative_memory.trigger_task.student import (
     TRAINED,
@@ -27,6 +26,7 @@ from simulate.associative_memory.trigger_task.student import (
     synthetic_table,
     table_of_text,
 )
+from simulate.training import plan
 from simulate.training.learner import Module, Unstacked, losses
 from simulate.training.streams import keyed
 from theory.associative_memory.trigger_task import Parameters
@@ -46,7 +46,11 @@ __all__ = [
 
 
 def train(
-    p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any
+    p: Parameters,
+    seeds: Iterable[int] = (0,),
+    *,
+    table: Table | None = None,
+    **options: Any,
 ) -> xr.Dataset:
     """Train one student per seed (see `simulate.training.plan.System.train`).
 
@@ -57,8 +61,8 @@ def train(
     seeds : iterable of int
         Seeds.
     table : Table, optional
-        Bigram statistics of N tokens; the shipped synthetic table by default. Runs are stored under
-        its digest.
+        Bigram statistics of N tokens; the shipped synthetic table by default. Runs are
+        stored under its digest.
 
     Raises
     ------
@@ -72,7 +76,8 @@ def train(
     return (SYSTEM if table is None else on(table)).train(p, seeds, **options)
 
 
-# Training of the trigger-task students, measured by in-context accuracy and memory probes
+# Training of the trigger-task students, measured by in-context accuracy and memory
+# probes
 
 MEANING = {
     "loss": "cross-entropy at predictable positions, test set",
@@ -86,8 +91,8 @@ MEANING = {
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
-    weight.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
+    per weight.
     """
     drawn = max(p.batch_size, p.n_test)
     table = 8 * 4 * p.N**2
@@ -97,7 +102,9 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     layers = 2 if p.student == "simplified" else 3 * p.layers
     logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
     weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
-    numbers = layers * (8 * stream + 5 * scores) + logits + weights + (3 * (p.N**2 + p.T**2))
+    numbers = (
+        layers * (8 * stream + 5 * scores) + logits + weights + (3 * (p.N**2 + p.T**2))
+    )
     return (
         table
         + laws
@@ -122,7 +129,9 @@ class Learner(Module):
         self.student = student_.to(self.device, self.dtype)
         descent = partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4)
         adam = partial(torch.optim.AdamW, weight_decay=0.01)
-        self.optimizer = (descent if simplified else adam)(self.student.parameters(), lr=p.eta)
+        self.optimizer = (descent if simplified else adam)(
+            self.student.parameters(), lr=p.eta
+        )
         self.test = student.sample(p, p.n_test, self.table, keyed(seed, 1))
         self.triggers = self._put(student.fixed_triggers(p, self.table))
 
@@ -131,14 +140,18 @@ class Learner(Module):
 
     def step(self, number: int) -> None:
         """One optimiser step on one batch."""
-        data = student.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
+        data = student.sample(
+            self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number)
+        )
         tokens = self._put(data.tokens)
         each = losses(self.student(tokens[:, :-1]), tokens)
         repeats = self.p.loss_on == "repeats"
         kept = self._put(data.predictable) if repeats else torch.ones_like(each)
         self.optimizer.zero_grad()
         (each * kept).sum().div(kept.sum().clamp(min=1)).backward()
-        if self.p.schedule == "staged":  # a third of the run for each, in the order of emergence
+        if (
+            self.p.schedule == "staged"
+        ):  # a third of the run for each, in the order of emergence
             active = TRAINED[min(3 * number // self.p.steps, 2)]
             for name, weight in self.student.named_parameters():
                 if name in TRAINED and name != active:
@@ -161,24 +174,32 @@ class Learner(Module):
         }
         probes: dict[str, Any] = {x: np.nan for x in MEANING if x.startswith("probe")}
         if isinstance(self.student, Simplified):
-            every = torch.arange(self.p.N, device=self.device)  # each may be a trigger, if drawn
-            probes = self.student.probes(self.triggers if self.p.triggers == "fixed" else every)
+            every = torch.arange(
+                self.p.N, device=self.device
+            )  # each may be a trigger, if drawn
+            probes = self.student.probes(
+                self.triggers if self.p.triggers == "fixed" else every
+            )
         return measured | probes
 
 
 def on(table: student.Table) -> plan.System:
-    """The same system with other bigram statistics; runs are stored under the digest of the
-    table.
+    """The same system with other bigram statistics; runs are stored under the digest of
+    the table.
     """
-    digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
+    digest = hashlib.sha256(
+        table.unigram.tobytes() + table.bigram.tobytes()
+    ).hexdigest()[:16]
     return replace(
-        SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Unstacked, Learner, table=table)
+        SYSTEM,
+        name=f"{SYSTEM.name}, table {digest}",
+        make=partial(Unstacked, Learner, table=table),
     )
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, plan.System]:
-    """Parameters for the alphabet of a text (characters as tokens), and the system with its bigram
-    statistics.
+    """Parameters for the alphabet of a text (characters as tokens), and the system with
+    its bigram statistics.
     """
     table, alphabet = student.table_of_text(text)
     return p.replace(N=len(alphabet)), on(table)

@@ -11,15 +11,16 @@ from torch import Tensor, nn
 from theory.associative_memory.trigger_task import Parameters
 from theory.call.parameters import ParameterError
 
-# Sequences from a bigram table in which triggers are followed by an output drawn per sequence
+# Sequences from a bigram table in which triggers are followed by an output drawn per
+# sequence
 
 TABLE_SEED = 2025  # seed of the shipped table
 
 
 @dataclass(frozen=True)
 class Table:
-    """Bigram statistics: ``unigram`` of shape ``(N,)``, ``bigram[i, j] = p(j | i)`` of shape
-    ``(N, N)``.
+    """Bigram statistics: ``unigram`` of shape ``(N,)``, ``bigram[i, j] = p(j | i)`` of
+    shape ``(N, N)``.
     """
 
     unigram: np.ndarray
@@ -38,17 +39,22 @@ class Table:
             ("unigram", self.unigram, (n,)),
             ("bigram", self.bigram, (n, n)),
         ):
-            if array.shape != shape or not np.allclose(array.sum(-1), 1) or (array < 0).any():
+            if (
+                array.shape != shape
+                or not np.allclose(array.sum(-1), 1)
+                or (array < 0).any()
+            ):
                 raise ParameterError(
                     f"{name}: must be probabilities of shape {shape}, rows summing to 1"
                 )
 
 
 def synthetic_table(N: int) -> Table:
-    """Shipped table: rows drawn around a Zipf law, and the stationary unigram distribution of this
-    chain.
+    """Shipped table: rows drawn around a Zipf law, and the stationary unigram
+    distribution of this chain.
 
-    Zipf frequencies and about ten likely successors per token, as for letters of a language.
+    Zipf frequencies and about ten likely successors per token, as for letters of a
+    language.
     """
     rng = np.random.default_rng([TABLE_SEED, N])
     zipf = 1 / np.arange(1, N + 1)
@@ -60,11 +66,11 @@ def synthetic_table(N: int) -> Table:
 
 
 def table_of_text(text: str) -> tuple[Table, str]:
-    """Bigram table of a text with characters as tokens, and the characters in the order of the
-    tokens.
+    """Bigram table of a text with characters as tokens, and the characters in the order
+    of the tokens.
 
-    Characters are numbered by first appearance. A character without a successor continues with the
-    unigram distribution.
+    Characters are numbered by first appearance. A character without a successor
+    continues with the unigram distribution.
 
     Raises
     ------
@@ -87,11 +93,11 @@ def table_of_text(text: str) -> tuple[Table, str]:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Tokens ``(n, T + 1)``, triggers ``(n, K)``, their outputs ``(n, K)``, and the mask of
-    predictable positions.
+    """Tokens ``(n, T + 1)``, triggers ``(n, K)``, their outputs ``(n, K)``, and the
+    mask of predictable positions.
 
-    ``predictable[:, t]`` is true if ``tokens[:, t]`` is a trigger that has occurred before, so that
-    ``tokens[:, t+1]`` is in the context.
+    ``predictable[:, t]`` is true if ``tokens[:, t]`` is a trigger that has occurred
+    before, so that ``tokens[:, t+1]`` is in the context.
     """
 
     tokens: np.ndarray
@@ -164,12 +170,12 @@ TRAINED = ("W_O2", "W_K2", "W_K1")
 
 
 class Simplified(nn.Module):
-    """Two attention layers on frozen random embeddings; only ``W_K1``, ``W_K2`` and ``W_O2`` are
-    trained.
+    """Two attention layers on frozen random embeddings; only ``W_K1``, ``W_K2`` and
+    ``W_O2`` are trained.
 
-    ``W_Q = 1``, without normalisation and feed-forward part. Embeddings are standard normal, frozen
-    maps have entries of variance 1/d, and attention scores are divided by sqrt(d). Trained matrices
-    start at zero, so that attention starts uniform.
+    ``W_Q = 1``, without normalisation and feed-forward part. Embeddings are standard
+    normal, frozen maps have entries of variance 1/d, and attention scores are divided
+    by sqrt(d). Trained matrices start at zero, so that attention starts uniform.
 
     Parameters
     ----------
@@ -205,11 +211,15 @@ class Simplified(nn.Module):
             )
         for name in TRAINED:
             self.register_parameter(name, nn.Parameter(torch.zeros(d, d)))
-        self.register_buffer("mask", torch.triu(torch.full((p.T, p.T), -torch.inf), diagonal=1))
+        self.register_buffer(
+            "mask", torch.triu(torch.full((p.T, p.T), -torch.inf), diagonal=1)
+        )
 
     def attend(self, x: Tensor, W: Tensor) -> Tensor:
         """Causal attention ``(n, T, T)`` with queries x and keys W x."""
-        return torch.softmax((x @ W) @ x.transpose(1, 2) / self.p.d**0.5 + self.mask, dim=-1)
+        return torch.softmax(
+            (x @ W) @ x.transpose(1, 2) / self.p.d**0.5 + self.mask, dim=-1
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(n, T, N)`` of tokens ``(n, T)``."""
@@ -222,13 +232,15 @@ class Simplified(nn.Module):
     def probes(self, triggers: Tensor) -> dict[str, Tensor]:
         """Fraction of correct recalls of the three target memories.
 
-        ``W_O2``: from every token's value to its output vector. ``W_K2``: from every fixed trigger
-        to its remapped self, among the triggers. ``W_K1``: from every position to the previous one,
-        among all positions.
+        ``W_O2``: from every token's value to its output vector. ``W_K2``: from every
+        fixed trigger to its remapped self, among the triggers. ``W_K1``: from every
+        position to the previous one, among all positions.
         """
         e, position = self.tokens, self.positions
         of_values = (self.unembedding @ self.W_O2 @ self.W_V2 @ e.T).argmax(0)
-        of_triggers = (e[triggers] @ self.W_K2 @ (e[triggers] @ self.W_OV1.T).T).argmax(1)
+        of_triggers = (e[triggers] @ self.W_K2 @ (e[triggers] @ self.W_OV1.T).T).argmax(
+            1
+        )
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
         def right(recalled: Tensor, n: int) -> Tensor:
@@ -244,7 +256,9 @@ class Simplified(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Pre-norm transformer with learned positions, one head and an MLP of width 2 d per layer."""
+    """Pre-norm transformer with learned positions, one head and an MLP of width 2 d per
+    layer.
+    """
 
     def __init__(self, p: Parameters) -> None:
         super().__init__()
@@ -269,11 +283,16 @@ class Block(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
+        self.qkv, self.out = (
+            nn.Linear(d, 3 * d, bias=False),
+            nn.Linear(d, d, bias=False),
+        )
         self.mlp = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
     def forward(self, x: Tensor) -> Tensor:
         """Residual stream after the block."""
         q, k, v = self.qkv(self.norm_1(x)).chunk(3, dim=-1)
-        x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+        x = x + self.out(
+            nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        )
         return x + self.mlp(self.norm_2(x))

@@ -1,5 +1,5 @@
-"""Order parameters of statements, by the engine from their trees and by discovery from gradients of
-their students: the same, or fewer for a reason that is written here.
+"""Order parameters of statements, by the engine from their trees and by discovery from
+gradients of their students: the same, or fewer for a reason that is written here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,30 @@ import systems
 
 from simulate.discover import discover
 from simulate.statement.student import Learner
-from theory.models import registry
 from theory.associative_memory.factual_recall import dynamics
+from theory.models import registry
 from theory.statement import model
 
-LONG = {  # of each kind one is left: tables, masks, layers, heads, facts, teachers, vectors
-    *("burstiness", "coinciding_values", "coinciding_pairs", "occurs_twice", "masked_mean"),
-    *("two_steps", "more_names", "two_hop", "square_head", "in_context_facts", "modular"),
+# of each kind one is left: tables, masks, layers, heads, facts, teachers, vectors
+LONG = {
+    *(
+        "burstiness",
+        "coinciding_values",
+        "coinciding_pairs",
+        "occurs_twice",
+        "masked_mean",
+    ),
+    *(
+        "two_steps",
+        "more_names",
+        "two_hop",
+        "square_head",
+        "in_context_facts",
+        "modular",
+    ),
     *("previous_token", "pairs", "label_mean", "few_tokens", "choices", "ridge"),
     *(),
-    *("clusters", ),
+    *("clusters",),
 }
 OWN = [  # of the tests, at sizes at which no two of their rates are equal by chance
     (strangers.burstiness, {}),
@@ -58,16 +72,34 @@ OWN = [  # of the tests, at sizes at which no two of their rates are equal by ch
     (strangers.ridge, dict(D=3)),
     (dynamics.recall, dict(S=4, R=2, D=2, T=5, noise_tokens=2, epsilon=0.3)),
 ]
-MODELS = {
-    "induction_heads.bursty": dict(B=2, N=4),
-}
+MODELS = {"induction_heads.bursty": dict(B=2, N=4)}
 FEWER = [  # why fewer suffice: the flow of the engine is exact, but not the smallest
-    (strangers.begin_token, dict(N=4), "W[i, 0] = W[i, j] for i > 0, no target, from the start"),
-    (strangers.kernel, dict(D=3, S=6), "K[i, i] = K[i, j] of one label, from the start"),
+    (
+        strangers.begin_token,
+        dict(N=4),
+        "W[i, 0] = W[i, j] for i > 0, no target, from the start",
+    ),
+    (
+        strangers.kernel,
+        dict(D=3, S=6),
+        "K[i, i] = K[i, j] of one label, from the start",
+    ),
     (strangers.hidden, dict(H=3, N=4), "U = V from the start"),
-    (strangers.in_context_facts, dict(M=4, N=4, P=3), "every value has a key where M = N"),
-    (strangers.counting, dict(M=3, P=4), "conserved, with a coefficient that depends on P"),
-    (strangers.clusters, dict(D=3, G=2, n=4), "conserved, with a coefficient that depends on G"),
+    (
+        strangers.in_context_facts,
+        dict(M=4, N=4, P=3),
+        "every value has a key where M = N",
+    ),
+    (
+        strangers.counting,
+        dict(M=3, P=4),
+        "conserved, with a coefficient that depends on P",
+    ),
+    (
+        strangers.clusters,
+        dict(D=3, G=2, n=4),
+        "conserved, with a coefficient that depends on G",
+    ),
 ]
 NEITHER = {  # statements without order parameters of the engine, or without students
     "orthogonal": "the engine refuses it: values of two teachers meet at random",
@@ -89,7 +121,9 @@ def both(stated, sizes):
     weights = {w.name: w for w in learner.weights}
     share = 0.5 if stated.gausses else 1  # a regression may start at its optimum
     found = discover(
-        lambda values, data: learner.student.mean({weights[k]: x for k, x in values.items()}, data),
+        lambda values, data: learner.student.mean(
+            {weights[k]: x for k, x in values.items()}, data
+        ),
         learner.test,
         start={w.name: share * x for w, x in learner.weights.items()},
     )
@@ -97,7 +131,9 @@ def both(stated, sizes):
 
 
 def outside(learner, found):
-    """Largest part of what is discovered that leaves classes or conserved sums of the engine."""
+    """Largest part of what is discovered that leaves classes or conserved sums of the
+    engine.
+    """
     made, s = learner.made, found.subspace
     moved = s.lift[s.labels] / np.abs(s.lift).max()
     classes = np.concatenate([learner.members[w].ravel() for w in learner.weights])
@@ -121,13 +157,16 @@ def stated_by(source):
 
 
 def test_every_statement_is_here():
-    """Of the tests' modules by their functions, of the toolkit by its files and its registry."""
+    """Of the tests' modules by their functions, of the toolkit by its files and its
+    registry.
+    """
     tested = {getattr(f, "__name__", f) for f, *_ in [*OWN, *MODELS.items(), *FEWER]}
     functions = {
         name
         for module in (strangers, systems)
         for name, f in inspect.getmembers(module, inspect.isfunction)
-        if f.__module__ == module.__name__ and "return statement(" in inspect.getsource(f)
+        if f.__module__ == module.__name__
+        and "return statement(" in inspect.getsource(f)
     }
     assert functions <= tested | {*NEITHER}
     root = Path(__file__).parents[3]
@@ -139,7 +178,9 @@ def test_every_statement_is_here():
         and re.search(r"(?<!def )\bstatement\((?!\))", path.read_text())
     }
     assert files == {*FILES}
-    models = {name for name, m in registry._table().items() if m.stated and not m.package}
+    models = {
+        name for name, m in registry._table().items() if m.stated and not m.package
+    }
     assert models | {"recall"} == {x for x in FILES.values() if " " not in x} <= tested
 
 

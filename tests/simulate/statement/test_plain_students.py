@@ -24,8 +24,8 @@ from theory.associative_memory.factual_recall.dynamics import recall
 from theory.induction_heads import Parameters as Induction
 from theory.induction_heads import network
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
-from theory.statement.evaluation.arrays import Data
 from theory.statement.derivation.derived import derive
+from theory.statement.evaluation.arrays import Data
 from verify.checks import check
 from verify.statement import gradients
 
@@ -35,7 +35,9 @@ ROUNDING = 1e-12  # relative: some hundred operations in double precision
 def generated(stated, weights, data):
     """Loss of the student that a statement makes."""
     student = Student(stated)
-    held = {w: torch.as_tensor(weights[w.name], dtype=torch.float64) for w in stated.weights}
+    held = {
+        w: torch.as_tensor(weights[w.name], dtype=torch.float64) for w in stated.weights
+    }
     return float(student.mean(held, student.taken(data)))
 
 
@@ -50,14 +52,21 @@ def test_factual_recall():
         plain.w.copy_(torch.as_tensor(rng.normal(size=plain.w.shape)))
         plain.V.copy_(torch.as_tensor(rng.normal(size=plain.V.shape)))
     weights = {}
-    kinds = {"s": slice(p.S), "r": slice(p.S, p.S + p.R), "n": slice(p.S + p.R, -1), "e": -1}
+    kinds = {
+        "s": slice(p.S),
+        "r": slice(p.S, p.S + p.R),
+        "n": slice(p.S + p.R, -1),
+        "e": -1,
+    }
     for kind, rows in kinds.items():
         w, V = plain.w.detach()[rows], plain.V.detach()[rows]
         weights |= {f"w_{kind}": w, f"V_{kind}": V.reshape(*w.shape, p.R, p.D)}
     noise = (tokens >= p.S + p.R) & (tokens < p.vocabulary - 1)
     first = [next(t for t in row if t < p.S) for row in tokens]
     second = [next(t for t in row if p.S <= t < p.S + p.R) for row in tokens]
-    (f,), (z,) = ([x for x in stated.functions if x.kept == kept] for kept in (True, False))
+    (f,), (z,) = (
+        [x for x in stated.functions if x.kept == kept] for kept in (True, False)
+    )
     subject, relation = stated.draws
     data = Data(
         {"S": p.S, "R": p.R, "D": p.D, "T": p.T, "noise_tokens": p.noise_tokens},
@@ -73,7 +82,9 @@ def test_factual_recall():
 @pytest.mark.parametrize("q", [1, 3, 5])
 @pytest.mark.parametrize("mask", ["strict", "inclusive"])
 def test_induction_heads(q, mask):
-    """The model's own statement: three numbers, any queried pair, on orthonormal tokens."""
+    """The model's own statement: three numbers, any queried pair, on orthonormal
+    tokens.
+    """
     stated = network.derived(mask).statement
     p = Induction(N=5, D=10, data="orthonormal", mask=mask, trained="three")
     random = pairs.generator(0, "test")
@@ -85,9 +96,13 @@ def test_induction_heads(q, mask):
         plain.theta.copy_(torch.tensor(list(theta.values()), dtype=torch.float64))
     loss = float(heads.squared_error(plain(batch.X), batch.y, "sum").detach())
     (at,) = stated.draws
-    data = Data({"N": p.N, "q": q}, {}, {at: np.full(4, q - 1)}, chances=np.full(4, 0.25))
+    data = Data(
+        {"N": p.N, "q": q}, {}, {at: np.full(4, q - 1)}, chances=np.full(4, 0.25)
+    )
     found = generated(stated, theta, data)
-    assert found == pytest.approx(loss, rel=1e-10)  # frames are orthonormal to rounding of a QR
+    assert found == pytest.approx(
+        loss, rel=1e-10
+    )  # frames are orthonormal to rounding of a QR
 
 
 def test_linear_attention():
@@ -99,9 +114,14 @@ def test_linear_attention():
     weights |= {"b": rng.normal(size=D), "c": rng.normal(size=D)}
     inputs = np.concatenate([x, q[:, None]], 1).transpose(0, 2, 1)
     X, answers = plain.tokens(inputs, t[..., None])
-    value, pairing = torch.zeros(1, D + 1, D + 1).double(), torch.zeros(1, D + 1, D + 1).double()
+    value, pairing = (
+        torch.zeros(1, D + 1, D + 1).double(),
+        torch.zeros(1, D + 1, D + 1).double(),
+    )
     value[0, -1, :-1], value[0, -1, -1] = torch.tensor(weights["b"]), weights["v"]
-    pairing[0, :-1, :-1], pairing[0, -1, :-1] = map(torch.tensor, (weights["U"], weights["c"]))
+    pairing[0, :-1, :-1], pairing[0, -1, :-1] = map(
+        torch.tensor, (weights["U"], weights["c"])
+    )
     found = plain.attention({"value": value, "key_query": pairing}, X)
     loss = float((answers - found).square().mean() / 2)
     named = {"x": x, "q": q, "t": t}

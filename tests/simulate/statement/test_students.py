@@ -19,18 +19,28 @@ import systems
 from tiny import ALONE, bits
 
 from simulate import __main__ as command
-from simulate.training import pool, plan
 from simulate import statement, sweep
 from simulate.statement import data as law
 from simulate.statement import student as kind
+from simulate.training import plan, pool
 from simulate.training.streams import keyed
 from theory import Optimiser
-from theory.induction_heads import bursty
 from theory.call.parameters import ParameterError
-from theory.statement.evaluation import arrays
-from theory.statement.derivation import check
-from theory.statement import cross_entropy, draw, model, number, sample, sizes, sort, teacher, weight
+from theory.induction_heads import bursty
+from theory.statement import (
+    cross_entropy,
+    draw,
+    model,
+    number,
+    sample,
+    sizes,
+    sort,
+    teacher,
+    weight,
+)
 from theory.statement import statement as stating
+from theory.statement.derivation import check
+from theory.statement.evaluation import arrays
 
 FILE = """
 from theory.statement import *
@@ -91,7 +101,9 @@ def test_both_precisions(name):
         found.append(learner.measure())
     one, two = (np.array(list(f.values())) for f in found)
     assert (one != two).any()
-    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)  # some hundred roundings of 6e-8
+    np.testing.assert_allclose(
+        one, two, rtol=1e-4, atol=1e-5
+    )  # some hundred roundings of 6e-8
 
 
 @pytest.mark.parametrize("name", STATED)
@@ -113,7 +125,9 @@ def test_what_is_lifted_is_measured(name):
 
 @pytest.mark.parametrize("name", STATED)
 def test_memory_covers_what_autograd_keeps(name):
-    """Bytes that one step saves are below the estimate, which is not thirty times too much."""
+    """Bytes that one step saves are below the estimate, which is not thirty times too
+    much.
+    """
     stated, _ = STATED[name]
     system, p = made(name)
     (learner,) = system.make(p, [0], torch.device("cpu"), torch.float64).members
@@ -131,8 +145,8 @@ def test_memory_covers_what_autograd_keeps(name):
 
 
 def test_inputs_are_drawn_by_the_law_that_lists_them():
-    """How often every input is drawn, against its probability; distinct draws, all values of a
-    sample different, an element of another's.
+    """How often every input is drawn, against its probability; distinct draws, all
+    values of a sample different, an element of another's.
     """
     n, m = sizes("n m")
     group, item, place = sort("group", n), sort("item", m), sort("place", 2)
@@ -158,7 +172,9 @@ def test_inputs_are_drawn_by_the_law_that_lists_them():
     observed = dict(zip(seen, counts, strict=True))
     square = sum((observed.get(k, 0) - e) ** 2 / e for k, e in expected.items())
     freedom = len(expected) - 1
-    assert square < freedom + 5 * math.sqrt(2 * freedom)  # a true law exceeds it once in 10^6
+    assert square < freedom + 5 * math.sqrt(
+        2 * freedom
+    )  # a true law exceeds it once in 10^6
 
 
 def test_gaussian_data_have_the_stated_covariance():
@@ -170,12 +186,16 @@ def test_gaussian_data_have_the_stated_covariance():
         found = (x**2).reshape(-1, 2).mean(0)
         assert found == pytest.approx(wanted, rel=0.05)  # five standard errors
     del numbers["lambda_2"]
-    with pytest.raises(ParameterError, match="^lambda_2: has no value; dim has 2 directions$"):
+    with pytest.raises(
+        ParameterError, match="^lambda_2: has no value; dim has 2 directions$"
+    ):
         law.inputs(stated, numbers, {}, 4, keyed(0, 0))
 
 
 def test_a_file_is_trained_and_swept(tmp_path, monkeypatch, capsys):
-    """By name and behind a folder with a dot; a grid over a size; the file may name its system."""
+    """By name and behind a folder with a dot; a grid over a size; the file may name its
+    system.
+    """
     folder = tmp_path / "my.models"
     folder.mkdir()
     (folder / "mine.py").write_text(FILE)
@@ -183,7 +203,10 @@ def test_a_file_is_trained_and_swept(tmp_path, monkeypatch, capsys):
     for name in ("mine.py", "mine.py:bigram", "mine.py.student"):
         assert command.main([str(folder / name), *shared]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert found["model"] == "statement.bigram" and set(found["final"]) == {"delta_W", "loss"}
+        assert found["model"] == "statement.bigram" and set(found["final"]) == {
+            "delta_W",
+            "loss",
+        }
     assert len(list(tmp_path.rglob("seed-*.nc"))) == 1
     assert command.main([str(folder / "mine.py"), "--until=1.2", *shared]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 12
@@ -206,15 +229,24 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path):
     rate = weight("W", item)[draw(item)] * number("eta")
     near = systems.retrieval(3, "leading order")
     rows = [
-        (lambda: trained(systems.bigram()), "^N: has no value; set it by --set N=VALUE"),
+        (
+            lambda: trained(systems.bigram()),
+            "^N: has no value; set it by --set N=VALUE",
+        ),
         (
             lambda: trained(stating(rate)),
             "^statement statement: eta: is the name of a field or result of training; ",
         ),
         (lambda: trained(near, N=9, M=9), "^batch_size = 0: .*; batch_size=256 draws"),
-        (lambda: trained(systems.retrieval(), N=30, M=30, P=9), "too many.*; batch_size=256 draws"),
+        (
+            lambda: trained(systems.retrieval(), N=30, M=30, P=9),
+            "too many.*; batch_size=256 draws",
+        ),
         (lambda: trained(systems.tracking(), N=3, d=3, A=0.5), "no students yet$"),
-        (lambda: trained(systems.bigram(), N=4, eta=1e200), "^eta = 1e.200: .*take it smaller$"),
+        (
+            lambda: trained(systems.bigram(), N=4, eta=1e200),
+            "^eta = 1e.200: .*take it smaller$",
+        ),
     ]
     for refused, message in rows:
         with pytest.raises(ParameterError, match=message) as caught:
@@ -233,7 +265,9 @@ def test_a_changed_engine_does_not_go_on_with_an_interrupted_run(tmp_path, monke
     assert isinstance(dataclasses.replace(system, name="other"), plan.System)
 
 
-@pytest.mark.parametrize("stated", [strangers.masked_copy, strangers.heads, strangers.more_names])
+@pytest.mark.parametrize(
+    "stated", [strangers.masked_copy, strangers.heads, strangers.more_names]
+)
 def test_students_on_all_inputs_are_descent_of_the_flow(stated, tmp_path):
     """Further systems, to rounding."""
     from verify.statement import trajectories
@@ -267,39 +301,67 @@ def test_predict_follows_students_under_their_optimiser(how, averages, tmp_path)
     curve = bursty.predict(p, runs)
     assert set(curve.data_vars) == set(runs.data_vars)
     assert curve.t.equals(runs.t) and curve.step.equals(runs.step)
-    for name, values in curve.data_vars.items():  # the same sums in another order, 24 times
-        np.testing.assert_allclose(runs[name], values.expand_dims(seed=2), rtol=1e-11, atol=1e-13)
-    assert bursty.predict(p.replace(steps=100), runs).identical(  # schedules end with the runs
+    for (
+        name,
+        values,
+    ) in curve.data_vars.items():  # the same sums in another order, 24 times
+        np.testing.assert_allclose(
+            runs[name], values.expand_dims(seed=2), rtol=1e-11, atol=1e-13
+        )
+    assert bursty.predict(
+        p.replace(steps=100), runs
+    ).identical(  # schedules end with the runs
         curve.assign_attrs(parameters=p.replace(steps=100).as_json())
     )
-    batches = runs.assign_attrs(parameters=p.replace(batch_size=8).as_json(training_only=True))
+    batches = runs.assign_attrs(
+        parameters=p.replace(batch_size=8).as_json(training_only=True)
+    )
     if averages:
-        assert bursty.predict(p.replace(batch_size=8), batches).loss.shape == curve.loss.shape
+        assert (
+            bursty.predict(p.replace(batch_size=8), batches).loss.shape
+            == curve.loss.shape
+        )
     else:
-        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be trained by sgd"):
+        with pytest.raises(
+            ParameterError, match="^batch_size = 8 under .*must be trained by sgd"
+        ):
             bursty.predict(p.replace(batch_size=8), batches)
-        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be trained by sgd"):
+        with pytest.raises(
+            ParameterError, match="^batch_size = 8 under .*must be trained by sgd"
+        ):
             bursty.predict(p, batches, batch_size=[0, 8])
-        with pytest.raises(ParameterError, match="^batch_size = 0: the runs were trained with 8"):
+        with pytest.raises(
+            ParameterError, match="^batch_size = 0: the runs were trained with 8"
+        ):
             bursty.predict(p, batches)
 
 
 def test_predict_refuses_students_of_another_statement(tmp_path):
-    """Of the same sizes: one that learns the inverse, and one whose sizes have other names."""
+    """Of the same sizes: one that learns the inverse, and one whose sizes have other
+    names.
+    """
     token = sort("token", sizes("N"))
     follows = teacher("follows", (token,), token, injective=True)
     W, z = weight("W", token, token), draw(token)
     forward, backward = (
-        model.theory_of(stating(cross_entropy(loss, over=token, target=target), name=name))
+        model.theory_of(
+            stating(cross_entropy(loss, over=token, target=target), name=name)
+        )
         for name, loss, target in (
             ("forward", lambda y: W[z, y], follows(z)),
             ("backward", lambda y: W[follows(z), y], z),
         )
     )
     p = forward.Parameters(N=4, **SHORT)
-    runs = statement.of(forward.statement).SYSTEMS["student"].train(p, store=tmp_path, **ALONE)
+    runs = (
+        statement.of(forward.statement)
+        .SYSTEMS["student"]
+        .train(p, store=tmp_path, **ALONE)
+    )
     assert forward.predict(p, runs).loss.size == runs.t.size
-    with pytest.raises(ParameterError, match="^runs: are of another statement than backward$"):
+    with pytest.raises(
+        ParameterError, match="^runs: are of another statement than backward$"
+    ):
         backward.predict(backward.Parameters(N=4, **SHORT), runs)
     for call in (bursty.predict, model.theory_of(bursty.stated).onset):
         with pytest.raises(ParameterError, match="^p is Parameters.* needs"):
@@ -308,5 +370,7 @@ def test_predict_refuses_students_of_another_statement(tmp_path):
 
 def test_no_student_follows_a_closure():
     mean = model.theory_of(systems.tracking())
-    with pytest.raises(ParameterError, match="of a closure over teachers there are no students"):
+    with pytest.raises(
+        ParameterError, match="of a closure over teachers there are no students"
+    ):
         mean.predict(mean.Parameters(N=3, d=3, A=0.5))

@@ -21,7 +21,9 @@ TRAINED = dict(sigma=0.01, eta=0.5, eval_every=1)
 
 
 def retrieval(heads=1, kinds=1, start=None, **values):
-    """Pairs of keys and values: so many heads on each of so many kinds of keys find the value."""
+    """Pairs of keys and values: so many heads on each of so many kinds of keys find the
+    value.
+    """
     start = start or gaussian(number("sigma"))
     M, P = sizes("M P")
     value, place = sort("value", M), sort("place", P)
@@ -35,10 +37,14 @@ def retrieval(heads=1, kinds=1, start=None, **values):
 
             def read(v, K=K, V=V, x=x):
                 score = lambda p: exp(K[x(asked), x(p)])  # noqa: E731
-                return total(lambda p: score(p) * V[y(p), v], place) / total(score, place)
+                return total(lambda p: score(p) * V[y(p), v], place) / total(
+                    score, place
+                )
 
             made.append((K, key, read))
-    loss = cross_entropy(lambda v: sum(r(v) for _, _, r in made), over=value, target=y(asked))
+    loss = cross_entropy(
+        lambda v: sum(r(v) for _, _, r in made), over=value, target=y(asked)
+    )
     seen = {}
     if kinds == 2:  # which kind of keys is attended to
         one, two = (_attends(K, key) for K, key, _ in made)
@@ -53,7 +59,9 @@ def _attends(K, key):
 
 
 def chain(**values):
-    """Two tables of logits behind a gate each, of different sizes, learned one after the other."""
+    """Two tables of logits behind a gate each, of different sizes, learned one after
+    the other.
+    """
     start, losses = gaussian(number("sigma")), []
     for k in (1, 2):
         token = sort(f"token{k}", sizes(f"N{k}"))
@@ -64,13 +72,17 @@ def chain(**values):
         )
         f = teacher(f"f{k}", (token,), token, injective=True)
         losses.append(
-            cross_entropy(lambda y, W=W, a=a, z=z: a[()] * W[z, y], over=token, target=f(z))
+            cross_entropy(
+                lambda y, W=W, a=a, z=z: a[()] * W[z, y], over=token, target=f(z)
+            )
         )
     return statement(losses[0] + losses[1], name="chain", values=TRAINED | values)
 
 
 def gated(gates=2, **values):
-    """A table of logits behind gates: at zero, a saddle of one order more than there are gates."""
+    """A table of logits behind gates: at zero, a saddle of one order more than there
+    are gates.
+    """
     start, token = gaussian(number("sigma")), sort("token", sizes("N"))
     W, z = weight("W", token, token, start=start), draw(token)
     gate = 1

@@ -1,5 +1,5 @@
-"""Further systems, each stated once, that the engine has to derive: their gradients of all weights
-are compared with listed inputs in every derivation.
+"""Further systems, each stated once, that the engine has to derive: their gradients of
+all weights are compared with listed inputs in every derivation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from theory.statement import (
 
 def softmax(score, read, over):
     """Attention: mean of ``read`` in the softmax of ``score``."""
-    return total(lambda p: exp(score(p)) * read(p), over) / total(lambda p: exp(score(p)), over)
+    return total(lambda p: exp(score(p)) * read(p), over) / total(
+        lambda p: exp(score(p)), over
+    )
 
 
 def two_teachers():
@@ -36,7 +38,9 @@ def two_teachers():
     called = teacher("called", (person,), name, injective=True)
     of = teacher("of", (person,), answer)
     W, i = weight("W", name, answer), draw(person)
-    return statement(cross_entropy(lambda a: W[called(i), a], over=answer, target=of(i)))
+    return statement(
+        cross_entropy(lambda a: W[called(i), a], over=answer, target=of(i))
+    )
 
 
 def more_names():
@@ -83,7 +87,9 @@ def orthogonal():
     f, g = teacher("f", (item,), colour), teacher("g", (item,), shape)
     W, x = weight("W", item, item), draw(item)
     same = lambda t: total(lambda j: exp(W[x, j]) * eq(t(x), t(j)), item)  # noqa: E731
-    return statement(2 * log(total(lambda j: exp(W[x, j]), item)) - log(same(f)) - log(same(g)))
+    return statement(
+        2 * log(total(lambda j: exp(W[x, j]), item)) - log(same(f)) - log(same(g))
+    )
 
 
 def square_head():
@@ -102,7 +108,11 @@ def heads():
     N, P, H = sizes("N P H")
     place, token, head = sort("place", P), sort("token", N), sort("head", H)
     x = sample("x", (place,), token, injective=True)
-    K, V, p0 = weight("K", head, token, token), weight("V", head, token, token), draw(place)
+    K, V, p0 = (
+        weight("K", head, token, token),
+        weight("V", head, token, token),
+        draw(place),
+    )
 
     def logit(d):
         one = lambda h: softmax(  # noqa: E731
@@ -149,7 +159,8 @@ def previous_token():
     last, first = fixed(place, L), fixed(place, 1)
     score = lambda j: exp(b[()] * eq(j, first))  # noqa: E731
     logit = lambda d: (  # noqa: E731
-        total(lambda j: score(j) * V[x(j), d], place, below=last) / total(score, place, below=last)
+        total(lambda j: score(j) * V[x(j), d], place, below=last)
+        / total(score, place, below=last)
     )
     return statement(cross_entropy(logit, over=token, target=x(first)))
 
@@ -188,7 +199,9 @@ def pairs():
 
 
 def counting():
-    """How often does the query occur among independent tokens? Squared loss, linear head."""
+    """How often does the query occur among independent tokens? Squared loss, linear
+    head.
+    """
     M, P = sizes("M P")
     place, token = sort("place", P), sort("token", M)
     z = sample("z", (place,), token)
@@ -202,7 +215,11 @@ def label_mean():
     M, P, C = sizes("M P C")
     place, token, label = sort("place", P), sort("token", M), sort("label", C)
     z, g = sample("z", (place,), token), teacher("g", (token,), label)
-    K, V, p0 = weight("K", token, token, start=1), weight("V", token, label), draw(place)
+    K, V, p0 = (
+        weight("K", token, token, start=1),
+        weight("V", token, label),
+        draw(place),
+    )
     out = lambda c: total(lambda p: K[z(p0), z(p)] * V[z(p), c], place) / P  # noqa: E731
     return statement(total(lambda c: (eq(g(z(p0)), c) - out(c)) ** 2, label))
 
@@ -221,7 +238,11 @@ def hidden():
     """Two layers of a linear network on one-hot data, from equal weights."""
     N, H = sizes("N H")
     item, unit = sort("item", N), sort("unit", H)
-    U, V, x = weight("U", unit, item, start=1), weight("V", item, unit, start=1), draw(item)
+    U, V, x = (
+        weight("U", unit, item, start=1),
+        weight("V", item, unit, start=1),
+        draw(item),
+    )
     out = lambda y: total(lambda h: V[y, h] * U[h, x], unit)  # noqa: E731
     return statement(Rational(1, 2) * total(lambda y: (eq(x, y) - out(y)) ** 2, item))
 
@@ -271,10 +292,17 @@ def occurs_twice():
 
 
 def clusters():
-    """Linear maps of Gaussian inputs, one per group of tasks, chosen by a table of tasks."""
+    """Linear maps of Gaussian inputs, one per group of tasks, chosen by a table of
+    tasks.
+    """
     n, G, D = sizes("n G D")
     task, group, dim = sort("task", n), sort("group", G), sort("dim", D, vector=True)
-    g, x, e, t = teacher("g", (task,), group), gauss("x", dim, var=2), gauss("e", dim), draw(task)
+    g, x, e, t = (
+        teacher("g", (task,), group),
+        gauss("x", dim, var=2),
+        gauss("e", dim),
+        draw(task),
+    )
     W, V = weight("W", group, dim, dim, start=1), weight("V", task, group, start=1)
     one = lambda h, i: total(lambda j: W[h, i, j] * x[j], dim)  # noqa: E731
     out = lambda i: total(lambda h: V[t, h] * one(h, i), group)  # noqa: E731
@@ -286,7 +314,12 @@ def masked_mean():
     """Gaussian inputs in order: each is predicted from those before it."""
     N, D = sizes("N D")
     place, dim = sort("place", N, ordered=True), sort("dim", D, vector=True)
-    x, i, U, c = gauss("x", place, dim), draw(place), weight("U", dim, dim, start=1), weight("c")
+    x, i, U, c = (
+        gauss("x", place, dim),
+        draw(place),
+        weight("U", dim, dim, start=1),
+        weight("c"),
+    )
     before = lambda a: total(lambda p: read(a, p), place, below=i)  # noqa: E731
     read = lambda a, p: total(lambda b: U[a, b] * x[p, b], dim)  # noqa: E731
     target = lambda a: x[i, a] + total(lambda p: x[p, a], place, below=i)  # noqa: E731
@@ -307,12 +340,14 @@ def coinciding_pairs():
     """Pairs of different places with values that may coincide."""
     place, value = sort("place", 3), sort("value", sizes("M"))
     y, W = sample("y", (place,), value), weight("W", value, value)
-    return statement(exp(total(lambda p, q: W[y(p), y(q)] * (1 - 2 * eq(p, q)), place, place)))
+    return statement(
+        exp(total(lambda p, q: W[y(p), y(q)] * (1 - 2 * eq(p, q)), place, place))
+    )
 
 
 def burstiness():
-    """Induction with the asked pair at two of four places: which comes first, and sums that run
-    over no place.
+    """Induction with the asked pair at two of four places: which comes first, and sums
+    that run over no place.
     """
     pair = sort("pair", 4, ordered=True)
     alpha, beta = (weight(name)[()] for name in ("alpha", "beta"))

@@ -29,7 +29,9 @@ def bigram():
     token = sort("token", N)
     follows = teacher("follows", (token,), token, injective=True)
     W, z = weight("W", token, token), draw(token)
-    return statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)), name="bigram")
+    return statement(
+        cross_entropy(lambda y: W[z, y], over=token, target=follows(z)), name="bigram"
+    )
 
 
 def recall(attention="linear"):
@@ -74,7 +76,9 @@ def retrieval(places=None, injective=True):
         scores = lambda p: exp(K[x(asked), x(p)])  # noqa: E731
         return total(lambda p: scores(p) * of(p), place) / total(scores, place)
 
-    loss = cross_entropy(lambda d: attended(lambda p: V[y(p), d]), over=value, target=y(asked))
+    loss = cross_entropy(
+        lambda d: attended(lambda p: V[y(p), d]), over=value, target=y(asked)
+    )
     return statement(loss, name="retrieval")
 
 
@@ -102,10 +106,12 @@ def regression(white=False):
 
 
 def induction(query="last", size=None, inclusive=False):
-    """Induction head: a label attends to its item's place, the query to what labels retrieved.
+    """Induction head: a label attends to its item's place, the query to what labels
+    retrieved.
 
-    Scores between rows are typed: a label scores ``alpha`` on the item of its place, the query
-    ``beta`` times what a row retrieved of the query's item; ``gamma`` writes the retrieved label.
+    Scores between rows are typed: a label scores ``alpha`` on the item of its place,
+    the query ``beta`` times what a row retrieved of the query's item; ``gamma`` writes
+    the retrieved label.
     """
     N = sizes("N") if size is None else size
     pair = sort("pair", N, ordered=True)

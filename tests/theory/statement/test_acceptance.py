@@ -1,4 +1,6 @@
-"""What statements derive against the hand-derived theories: the same numbers to rounding."""
+"""What statements derive against the hand-derived theories: the same numbers to
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 import systems
 
+from theory.call.parameters import ParameterError
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.induction_heads import network
-from theory.call.parameters import ParameterError
 from theory.state_tracking import dynamics as tracking_dynamics
-from theory.statement.evaluation import arrays
-from theory.statement.derivation import check, derivation_store as kept, symmetry
-from theory.statement import cross_entropy, draw, eq, sizes, sort, statement, teacher, weight
+from theory.statement import (
+    cross_entropy,
+    draw,
+    eq,
+    sizes,
+    sort,
+    statement,
+    teacher,
+    weight,
+)
+from theory.statement.derivation import check, symmetry
+from theory.statement.derivation import derivation_store as kept
 from theory.statement.derivation.derived import derive
+from theory.statement.evaluation import arrays
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision
 POINTS = 20
@@ -30,7 +42,9 @@ POINTS = 20
 
 @functools.cache
 def derived(name: str, *arguments: object):
-    """One derivation for all tests of it; every one has compared gradients of all weights."""
+    """One derivation for all tests of it; every one has compared gradients of all
+    weights.
+    """
     return derive(getattr(systems, name)(*arguments))
 
 
@@ -42,7 +56,8 @@ def size_of(made, name):
 def numbers_of(expressions, values):
     """Expressions as numbers, by names of symbols."""
     return [
-        float(sp.sympify(e).subs({s: values[s.name] for s in e.free_symbols})) for e in expressions
+        float(sp.sympify(e).subs({s: values[s.name] for s in e.free_symbols}))
+        for e in expressions
     ]
 
 
@@ -57,9 +72,14 @@ def function_of(expressions):
 def agree(mine, hand, names, points, scale=1.0):
     """Rates against hand-derived ones, order parameters translated, at many points."""
     mine, hand = ({x.name: rate for x, rate in r.items()} for r in (mine, hand))
-    here, there = function_of(mine[x] for x in names), function_of(hand[y] for y in names.values())
+    here, there = (
+        function_of(mine[x] for x in names),
+        function_of(hand[y] for y in names.values()),
+    )
     for values in points:
-        assert scale * here(values) == pytest.approx(there(values), rel=ROUNDING, abs=1e-15)
+        assert scale * here(values) == pytest.approx(
+            there(values), rel=ROUNDING, abs=1e-15
+        )
 
 
 def random_points(names, seed, **fixed):
@@ -94,13 +114,20 @@ def test_recall():
     made = derived("recall")
     S, R, D = systems.sizes("S R D")
     found = {c.symbol.name: sp.expand(c.size) for c in made.classes}
-    wanted = {"V_s_1": R * S, "V_s_0": R * S * (D - 1), "V_r_1": D * R, "V_r_0": D * R * (R - 1)}
+    wanted = {
+        "V_s_1": R * S,
+        "V_s_0": R * S * (D - 1),
+        "V_r_1": D * R,
+        "V_r_0": D * R * (R - 1),
+    }
     assert {k: sp.expand(v) for k, v in wanted.items()}.items() <= found.items()
     frozen = {str(q.expression) for q in made.conserved if q.kind == "frozen"}
     assert frozen == {"w_n", "w_e", "V_n", "V_e"}
     assert all(q.proved for q in made.conserved)
     assert sum(q.kind == "scaling" for q in made.conserved) == 2
-    w, delta = (next(x for x in made.flow.state if x.name == n) for n in ("w_r", "delta_V_r"))
+    w, delta = (
+        next(x for x in made.flow.state if x.name == n) for n in ("w_r", "delta_V_r")
+    )
     kept = w**2 - delta**2 * D * (R - 1) / R
     moved = sum(sp.diff(kept, x) * made.flow.rhs[x] for x in (w, delta))
     assert sp.simplify(moved) == 0
@@ -127,15 +154,21 @@ def test_retrieval():
     delta = next(x for x in made.flow.state if x.name == "delta_V")
     at_zero = made.flow.rhs[delta].subs(dict.fromkeys(made.flow.state, 0))
     assert sp.simplify(at_zero - (M - P) / (M * P * (M - 1))) == 0
-    data = arrays.every_input(made.statement, {"N": 3, "M": 4, "P": 3}, np.random.default_rng(0))
+    data = arrays.every_input(
+        made.statement, {"N": 3, "M": 4, "P": 3}, np.random.default_rng(0)
+    )
     assert data.chances.size == 432
     assert max(check.compare(made, data).values()) < ROUNDING
 
 
 def test_retrieval_of_independent_items():
-    """Occupancy at P = 3 equals all listed inputs; a symbolic P is refused, naming the sample."""
+    """Occupancy at P = 3 equals all listed inputs; a symbolic P is refused, naming the
+    sample.
+    """
     made = derived("retrieval", 3, False)
-    data = arrays.every_input(made.statement, {"N": 3, "M": 3}, np.random.default_rng(0))
+    data = arrays.every_input(
+        made.statement, {"N": 3, "M": 3}, np.random.default_rng(0)
+    )
     assert max(check.compare(made, data).values()) < ROUNDING
     with pytest.raises(ParameterError, match="sample x: .*random"):
         derive(systems.retrieval(None, False))
@@ -155,7 +188,9 @@ def test_independent_items_declared_distinct_are_leading_order():
 
 
 def test_regression():
-    """White data in printed form; a spectrum against the hand-derived flow; b and c vanish."""
+    """White data in printed form; a spectrum against the hand-derived flow; b and c
+    vanish.
+    """
     made = derived("regression", True)
     D, N = systems.sizes("D N")
     U, v = (next(c.symbol for c in made.classes if c.symbol.name == n) for n in "Uv")
@@ -190,12 +225,15 @@ def test_state_tracking_closure():
         for values in random_points(names, 4, N=8, d=5, d_g=5, L=6, eta=0.7, A=0.3)
     ]
     names.popitem()
-    agree(made.rates, tracking_dynamics.flow().expanded, names, points, scale=0.7 * 5 * 8)
+    agree(
+        made.rates, tracking_dynamics.flow().expanded, names, points, scale=0.7 * 5 * 8
+    )
 
 
 def test_the_closure_says_what_it_neglects_and_where_it_fails():
-    """Every weight sees one argument of a table alone: its logits scatter as much as they differ,
-    students stay far above the closure. Nothing of it is exact, and no refusal calls it a remedy.
+    """Every weight sees one argument of a table alone: its logits scatter as much as
+    they differ, students stay far above the closure. Nothing of it is exact, and no
+    refusal calls it a remedy.
     """
     made = derived("tracking")
     assert {e.status for e in made.equations().values()} == {"closure"}
@@ -229,7 +267,9 @@ def test_overlaps_of_gradients_by_listing_teachers():
     symbols = [c.symbol for c in made.classes]
     found = [
         [
-            float(made.shared[x, y].subs({s: 3 for s in made.shared[x, y].free_symbols}))
+            float(
+                made.shared[x, y].subs({s: 3 for s in made.shared[x, y].free_symbols})
+            )
             for y in symbols
         ]
         for x in symbols
@@ -244,7 +284,9 @@ def test_state_tracking_of_a_group():
     data = arrays.every_input(made.statement, {"N": 5}, np.random.default_rng(0))
     assert max(check.compare(made, data).values()) < ROUNDING
     (g,) = made.statement.functions
-    data.tables[g] = np.array([np.random.default_rng(k).permutation(5) for k in range(5)])
+    data.tables[g] = np.array(
+        [np.random.default_rng(k).permutation(5) for k in range(5)]
+    )
     assert max(check.compare(made, data).values()) > 1e-3
     with pytest.raises(ParameterError, match="teacher g: .*closure"):
         derive(systems.tracking(half, None))
@@ -264,8 +306,12 @@ def test_induction_of_any_query(mask):
     made = derived("induction", 3, 6, mask == "inclusive")
     values = {"alpha": 0.7, "beta": 1.3, "gamma": 0.4, "N": 6, "q": 3}
     hand = network.loss_of_query(mask)
-    hand = hand.subs({s: values[s.name] for s in hand.free_symbols if s.name in values}).doit()
-    assert numbers_of([made.loss], values)[0] == pytest.approx(float(hand), rel=ROUNDING)
+    hand = hand.subs(
+        {s: values[s.name] for s in hand.free_symbols if s.name in values}
+    ).doit()
+    assert numbers_of([made.loss], values)[0] == pytest.approx(
+        float(hand), rel=ROUNDING
+    )
 
 
 def test_recall_by_softmax_attention():
@@ -276,7 +322,9 @@ def test_recall_by_softmax_attention():
 
 
 def rates_are_those_of_classes(made):
-    """The flow, put in order, against slopes of the loss that were not, at a random point."""
+    """The flow, put in order, against slopes of the loss that were not, at a random
+    point.
+    """
     made, rng = check.written(made), np.random.default_rng(0)
     order, moving = made.quotient.order, made.flow.rhs
     gauge = {c: sp.sympify(g) for c, g in made.quotient.gauge.items()}
@@ -284,13 +332,23 @@ def rates_are_those_of_classes(made):
         sp.Add(*(sp.diff(combined, c) * made.rates[c] for c in gauge))
         for combined in order.values()
     ]
-    free = sorted(set().union(*(e.free_symbols for e in (*moving.values(), *wanted))), key=str)
+    free = sorted(
+        set().union(*(e.free_symbols for e in (*moving.values(), *wanted))), key=str
+    )
     sizes = iter(range(5, 99, 3))
-    at = {s: next(sizes) if s.is_integer else float(rng.uniform(0.2, 0.9)) for s in free}
-    at |= {c: float(g.subs({x: at[x] for x in g.free_symbols})) for c, g in gauge.items()}
+    at = {
+        s: next(sizes) if s.is_integer else float(rng.uniform(0.2, 0.9)) for s in free
+    }
+    at |= {
+        c: float(g.subs({x: at[x] for x in g.free_symbols})) for c, g in gauge.items()
+    }
     values = [at[s] for s in free]
-    one, other = (symmetry.compiled(e, free)(*values) for e in ([*moving.values()], wanted))
-    assert one == pytest.approx(other, rel=1e-10, abs=1e-12)  # rounding of some thousand terms
+    one, other = (
+        symmetry.compiled(e, free)(*values) for e in ([*moving.values()], wanted)
+    )
+    assert one == pytest.approx(
+        other, rel=1e-10, abs=1e-12
+    )  # rounding of some thousand terms
 
 
 LONG = (strangers.label_mean,)
@@ -305,7 +363,9 @@ LONG = (strangers.label_mean,)
     ],
 )
 def test_further_systems(stated):
-    """Derived, with loss and gradients of all weights equal to listed inputs at another seed."""
+    """Derived, with loss and gradients of all weights equal to listed inputs at another
+    seed.
+    """
     made = derive(stated())
     assert max(check.confirm(made, seed=7).values()) < ROUNDING
     assert made.flow.state and set(made.equations())
@@ -317,7 +377,9 @@ def known_score():
     N = sizes("N")
     a = sort("a", N)
     W, q = weight("W", a, a), draw(a)
-    return statement(cross_entropy(lambda v: eq(v, q) + W[q, v], over=a, target=q), name="known")
+    return statement(
+        cross_entropy(lambda v: eq(v, q) + W[q, v], over=a, target=q), name="known"
+    )
 
 
 @pytest.mark.parametrize(
@@ -326,7 +388,9 @@ def known_score():
         known_score,
         systems.bigram,
         systems.recall,
-        pytest.param(functools.partial(systems.recall, "softmax"), marks=pytest.mark.slow),
+        pytest.param(
+            functools.partial(systems.recall, "softmax"), marks=pytest.mark.slow
+        ),
         systems.retrieval,
         systems.regression,
         systems.tracking,
@@ -335,7 +399,9 @@ def known_score():
     ],
 )
 def test_kept_and_quick(stated, tmp_path, monkeypatch):
-    """A derivation takes less than two seconds; read again from the cache it is the same."""
+    """A derivation takes less than two seconds; read again from the cache it is the
+    same.
+    """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
     started = time.process_time()
     made = kept.derived(stated()).equations()

@@ -1,4 +1,6 @@
-"""Error bars of a theory where users meet them: solutions, times, comparisons, figures, pages."""
+"""Error bars of a theory where users meet them: solutions, times, comparisons, figures,
+pages.
+"""
 
 import functools
 import inspect
@@ -14,12 +16,12 @@ from simulate.statement import student
 from tests.browser import opener
 from theory import explore
 from theory import onset as command
-from theory.dynamics.optimisers import Optimiser
 from theory.call.parameters import ParameterError
+from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
 from theory.runtime import plotting
-from theory.statement.randomness import minibatches
 from theory.statement import model, onset
+from theory.statement.randomness import minibatches
 from verify.compare.emergence import crossed
 from verify.trajectories import compare
 
@@ -58,20 +60,27 @@ def trained(kind, many, **more):
 
 @pytest.mark.parametrize("kind", ["retrieval", "noisy"])
 def test_a_solution_has_the_mean_that_a_prediction_has(kind):
-    """Of the flow what steps and batches add, of descent what batches add: the same mean and
-    spread, and neither is claimed from the same time on.
+    """Of the flow what steps and batches add, of descent what batches add: the same
+    mean and spread, and neither is claimed from the same time on.
     """
     theory, p = stated(kind)
-    for q in (p, p.replace(eta=8.0, batch_size=1, steps=30) if kind == "retrieval" else p):
+    for q in (
+        p,
+        p.replace(eta=8.0, batch_size=1, steps=30) if kind == "retrieval" else p,
+    ):
         told = theory.predict(q.replace(eval_every=1), fluctuations=True)
         solved = flow(kind).solve(q, at=told.t, t=told.t[-1], fluctuations=True)
         assert solved.attrs["trust"] == told.attrs["trust"]
-        assert ("claimed before" in solved.attrs["assumptions"]) == np.isfinite(told.attrs["trust"])
+        assert ("claimed before" in solved.attrs["assumptions"]) == np.isfinite(
+            told.attrs["trust"]
+        )
         plain = flow(kind).solve(q, at=told.t, t=told.t[-1])
         for x in plain:
             one, two = (y[x] + y[f"{x}_bias"] for y in (told, solved))
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(told[f"{x}_sd"], solved[f"{x}_sd"], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                told[f"{x}_sd"], solved[f"{x}_sd"], rtol=1e-9, atol=1e-12
+            )
             np.testing.assert_array_equal(plain[x], solved[x])
 
 
@@ -80,7 +89,9 @@ def test_a_sweep_says_until_when_it_is_claimed():
     theory, p = stated("retrieval")
     q = p.replace(eta=8.0, eval_every=1, steps=30)
     for call in (theory.predict, functools.partial(flow("retrieval").solve, until=240)):
-        alone = [call(q.replace(batch_size=b), fluctuations=True).attrs for b in (1, 64)]
+        alone = [
+            call(q.replace(batch_size=b), fluctuations=True).attrs for b in (1, 64)
+        ]
         both = call(q, batch_size=[1, 64], fluctuations=True).attrs
         for name in ("trust", "assumptions"):
             one, two = (of[name] for of in alone)
@@ -96,7 +107,9 @@ def test_an_optimiser_does_not_move_what_is_held():
     held = made.held(**{made.state[0].name: 0.25})
     assert (held.descend(p, 0.1, 5)[made.state[0].name] == 0.25).all()
     assert made.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9)).sizes["t"] == 6
-    with pytest.raises(ParameterError, match="held does not follow the weights themselves"):
+    with pytest.raises(
+        ParameterError, match="held does not follow the weights themselves"
+    ):
         held.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9))
 
 
@@ -153,7 +166,9 @@ def inject(fault, monkeypatch):
 
 
 def times(runs, name, level):
-    """When students reach a level; curves of equivalent inputs are smooth between evaluations."""
+    """When students reach a level; curves of equivalent inputs are smooth between
+    evaluations.
+    """
     curves = CubicSpline(runs.t, runs[name].transpose("t", "seed") - level)
     return np.array([roots[0] for roots in curves.roots(extrapolate=False)])
 
@@ -192,14 +207,19 @@ def passed(level, **more):
 
 
 def spreads():
-    """Shift of their mean time, in standard errors, and spread, over that of theory, at an early
-    and a late level.
+    """Shift of their mean time, in standard errors, and spread, over that of theory, at
+    an early and a late level.
     """
     theory, p = stated("noisy")
     more = dict(eta=0.0625, batch_size=4, steps=224, eval_every=4)
     x, levels = flow("noisy").state[0], {"early": 0.2, "late": 1.0}
-    events, plain = {n: x - level for n, level in levels.items()}, theory.predict(p.replace(**more))
-    found = flow("noisy").solve(p.replace(**more), t=14.0, events=events, fluctuations=True)
+    events, plain = (
+        {n: x - level for n, level in levels.items()},
+        theory.predict(p.replace(**more)),
+    )
+    found = flow("noisy").solve(
+        p.replace(**more), t=14.0, events=events, fluctuations=True
+    )
     for name, level in levels.items():
         measured = passed(level, **more)
         alone, _ = crossed(plain.w.values, plain.t.values, level)  # as far apart
@@ -215,7 +235,9 @@ def test_spread_of_times_where_inputs_differ():
     # Measured after every step the late curve turns: its first crossing is early.
     theory, p = stated("noisy")
     event, q = {"late": flow("noisy").state[0] - 1}, p.replace(eta=0.0625, batch_size=4)
-    each = flow("noisy").solve(q.replace(eval_every=1), t=14.0, events=event, fluctuations=True)
+    each = flow("noisy").solve(
+        q.replace(eval_every=1), t=14.0, events=event, fluctuations=True
+    )
     assert np.isnan(each.late_bias) and np.isfinite(each.late_sd)
 
 
@@ -231,14 +253,22 @@ def test_onset_and_emergence_times():
     theory, p = stated("retrieval")
     p = p.replace(eta=0.5, steps=80)
     found, plain = theory.onset(p, fluctuations=True), theory.onset(p)
-    assert found.numbers.items() >= plain.numbers.items() and found.setting["eta"] == p.eta
+    assert (
+        found.numbers.items() >= plain.numbers.items() and found.setting["eta"] == p.eta
+    )
     half = flow("retrieval").observables["loss"] - np.mean(
         [found.numbers["loss_start"], found.numbers["loss_end"]]
     )
-    solved = flow("retrieval").solve(p, t=40.0, events={"half": half}, fluctuations=True)
-    assert found.numbers["t_50_bias"] == pytest.approx(float(solved.half_bias), rel=1e-6)
+    solved = flow("retrieval").solve(
+        p, t=40.0, events={"half": half}, fluctuations=True
+    )
+    assert found.numbers["t_50_bias"] == pytest.approx(
+        float(solved.half_bias), rel=1e-6
+    )
     noise = solved.half_bias.attrs["noise"] / float(solved.half)
-    assert found.numbers["eta_B_1"] * noise * p.batch_size / p.eta == pytest.approx(0.01)
+    assert found.numbers["eta_B_1"] * noise * p.batch_size / p.eta == pytest.approx(
+        0.01
+    )
     larger = theory.onset(p.replace(batch_size=64), fluctuations=True)
     assert larger.numbers["delay"] == pytest.approx(found.numbers["delay"], rel=1e-9)
     at = theory.emergence_times(p, fluctuations=True, batch_size=[2, 64])
@@ -252,11 +282,15 @@ def test_comparisons_take_mean_and_spread_of_the_theory():
     """Students on batches of two are not those of descent; one student alone is judged."""
     theory, p = stated("retrieval")
     runs = trained("retrieval", 500)
-    with_errors = compare(theory.predict(p, fluctuations=True), runs, label=" on batches")
-    assert [c.verdict for c in with_errors.checks] == ["agrees"] * 3 and not with_errors.beyond
-    assert {c.verdict for c in compare(theory.predict(p), runs, label=" without").checks} == {
-        "FAIL"
-    }
+    with_errors = compare(
+        theory.predict(p, fluctuations=True), runs, label=" on batches"
+    )
+    assert [c.verdict for c in with_errors.checks] == [
+        "agrees"
+    ] * 3 and not with_errors.beyond
+    assert {
+        c.verdict for c in compare(theory.predict(p), runs, label=" without").checks
+    } == {"FAIL"}
     theory, p = stated("noisy")
     curve = theory.predict(p, fluctuations=True)
     one = trained("noisy", 3).isel(seed=0)
@@ -313,7 +347,9 @@ def test_what_has_no_error_bars_is_refused():
     theory, p = stated("noisy")
     made = flow("noisy")
     for of, at in ((made.held(w=0.5), p), (made, p.as_dict())):
-        with pytest.raises(ParameterError, match="fluctuations: of noisy.* are not known"):
+        with pytest.raises(
+            ParameterError, match="fluctuations: of noisy.* are not known"
+        ):
             of.solve(at, t=1.0, fluctuations=True)
     with pytest.raises(ParameterError, match="event twice: .* a variable at a level"):
         twice = {"twice": 2 * made.state[0] - 1}
@@ -327,5 +363,7 @@ def test_what_has_no_error_bars_is_refused():
 def test_a_run_of_too_many_steps_is_refused():
     """A loss that never falls doubled its run to 1e9, of which a list asked for 80 GiB."""
     _, p = stated("retrieval")
-    with pytest.raises(ParameterError, match=r"4e\+08 steps of eta = 0.25.* take a shorter run$"):
+    with pytest.raises(
+        ParameterError, match=r"4e\+08 steps of eta = 0.25.* take a shorter run$"
+    ):
         flow("retrieval").solve(p, until=1e8, at=[0, 1e8], fluctuations=True)

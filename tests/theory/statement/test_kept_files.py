@@ -1,6 +1,8 @@
-"""Kept derivations that a failing disk or somebody else has changed: derived anew, never executed.
+"""Kept derivations that a failing disk or somebody else has changed: derived anew,
+never executed.
 
-Could see: a changed sign that is printed as exact, a text that reaches SymPy's parser, a traceback.
+Could see: a changed sign that is printed as exact, a text that reaches SymPy's parser,
+a traceback.
 """
 
 import json
@@ -13,7 +15,17 @@ from tests.theory.statement import systems
 from theory.statement.derivation import derivation_store
 
 HOSTILE = "__import__('os').mkdir('done')"
-HEADS = ("exp", "log", "Sum", "Tuple", "Add", "Rational", "Symbol", "IndexedBase", "Weight")
+HEADS = (
+    "exp",
+    "log",
+    "Sum",
+    "Tuple",
+    "Add",
+    "Rational",
+    "Symbol",
+    "IndexedBase",
+    "Weight",
+)
 
 
 @pytest.fixture

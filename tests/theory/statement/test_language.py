@@ -11,9 +11,20 @@ import pytest
 
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.models import registry
 from theory.call.parameters import ParameterError
-from theory.statement import eq, exp, gauss, model, sizes, sort, statement, teacher, total, weight
+from theory.models import registry
+from theory.statement import (
+    eq,
+    exp,
+    gauss,
+    model,
+    sizes,
+    sort,
+    statement,
+    teacher,
+    total,
+    weight,
+)
 from theory.statement.derivation.derived import derive
 from theory.statement.words.language import draw
 
@@ -78,7 +89,11 @@ def test_what_is_wrong_is_named(text, tmp_path):
     with pytest.raises(ParameterError) as caught:
         registry.find(str(file))
     said = str(caught.value)
-    assert f"{file}, line 6: " in said and {**WRONG, **MADE}[text] in said and "\n" not in said
+    assert (
+        f"{file}, line 6: " in said
+        and {**WRONG, **MADE}[text] in said
+        and "\n" not in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,18 +124,27 @@ def test_a_file_is_a_model(tmp_path, capsys):
     file.write_text(GOOD)
     assert listing.main([str(file)]) == 0
     said = capsys.readouterr().out
-    assert "Which token is it?" in said and "translation_1" in said and "N⋅(N - 1)" in said
+    assert (
+        "Which token is it?" in said and "translation_1" in said and "N⋅(N - 1)" in said
+    )
     assert latex.main([str(file), "--equation", "ddelta_W_dt"]) == 0
     assert r"\frac{1}{N + e^{\delta_{W}} - 1}" in capsys.readouterr().out
     assert onset.main([str(file), "--json", "--set", "N=7"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["parameters"]["N"] == 7 and 0 < found["t_10"] < found["t_50"] < found["t_90"]
+    assert (
+        found["parameters"]["N"] == 7
+        and 0 < found["t_10"] < found["t_50"] < found["t_90"]
+    )
     loaded = "import sys; from theory import onset; onset.main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", loaded, str(file)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", loaded, str(file)], check=True, capture_output=True
+    )
 
 
 def test_numbers_that_are_missing_or_do_not_fit(tmp_path):
-    """A size without a value, and sizes that leave a sort empty or do not fit a teacher."""
+    """A size without a value, and sizes that leave a sort empty or do not fit a
+    teacher.
+    """
     file = tmp_path / "model.py"
     file.write_text(GOOD.replace(", values={'N': 5}", ""))
     made = registry.find(str(file)).wing("theory")
@@ -136,7 +160,9 @@ def test_numbers_that_are_missing_or_do_not_fit(tmp_path):
     assert kind(A=8, D=3).A == 8
     with pytest.raises(ParameterError, match="sort item: A = 2: A - 2 = 0"):
         kind(A=2)
-    with pytest.raises(ParameterError, match="teacher f: A - 2 = 5: must be such that D = 3"):
+    with pytest.raises(
+        ParameterError, match="teacher f: A - 2 = 5: must be such that D = 3"
+    ):
         kind(A=7, D=3)
     with pytest.raises(ParameterError, match="B: there are A, D"):
         model.parameters(statement(V[x, f(x)], values={"B": 1}))
@@ -147,7 +173,9 @@ def test_a_statement_in_a_package_is_a_registered_model(tmp_path, forked):
     (tmp_path / "stranger.py").write_text(GOOD)
     info = tmp_path / "stranger-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: stranger\nVersion: 1\n"
+    )
     (info / "entry_points.txt").write_text(
         "[solvable_transformers.models]\nlookup = stranger:table\n"
     )
@@ -158,7 +186,9 @@ def test_a_statement_in_a_package_is_a_registered_model(tmp_path, forked):
         __main__.main(["lookup"])
     """
     found = forked(lambda: exec(textwrap.dedent(code), {}), anew=True)
-    assert found.returncode == 0 and found.stdout.startswith("lookup: Which token is it?")
+    assert found.returncode == 0 and found.stdout.startswith(
+        "lookup: Which token is it?"
+    )
 
 
 def test_what_cannot_be_derived_is_named():
@@ -171,10 +201,13 @@ def test_what_cannot_be_derived_is_named():
     x = gauss("x", dim)
     count = lambda of: total(lambda j: eq(of(i), of(j)) * 1, item)  # noqa: E731
     refused = {
-        "eq of numbers: whether n - 3 = 0": eq(total(lambda j: 1, item), 3) * W[i, f(i)],
+        "eq of numbers: whether n - 3 = 0": eq(total(lambda j: 1, item), 3)
+        * W[i, f(i)],
         "gauss x: in a function": exp(total(lambda k: x[k] * v[k], dim)),
         "teacher g: its values are place, which is ordered": W[i, f(i)] * count(g),
-        "weight v: start = 1": total(lambda k: x[k] * weight("v", dim, start=1)[k], dim),
+        "weight v: start = 1": total(
+            lambda k: x[k] * weight("v", dim, start=1)[k], dim
+        ),
     }
     for said, loss in refused.items():
         with pytest.raises(ParameterError, match=said) as caught:
@@ -205,7 +238,12 @@ def test_the_text_of_a_statement_tells_statements_apart():
     system.path.insert(0, str(Path(__file__).parent))
     import systems
 
-    made = [systems.recall, lambda: systems.recall("softmax"), systems.retrieval, systems.tracking]
+    made = [
+        systems.recall,
+        lambda: systems.recall("softmax"),
+        systems.retrieval,
+        systems.tracking,
+    ]
     texts = [f().text for f in made]
     assert len(set(texts)) == len(texts)
     assert texts == [f().text for f in made]

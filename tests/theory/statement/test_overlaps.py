@@ -1,4 +1,6 @@
-"""Overlaps of hidden units against formulas for soft committees, quadrature, and all weights."""
+"""Overlaps of hidden units against formulas for soft committees, quadrature, and all
+weights.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,47 @@ def numbers(made, gram):
     K, M = made.hidden, made.teachers
     found = {made.Q(k + 1, l + 1): gram[k, l] for k in range(K) for l in range(K)}
     found |= {made.R(k + 1, m + 1): gram[k, K + m] for k in range(K) for m in range(M)}
-    return found | {made.T(m + 1, n + 1): gram[K + m, K + n] for m in range(M) for n in range(M)}
+    return found | {
+        made.T(m + 1, n + 1): gram[K + m, K + n] for m in range(M) for n in range(M)
+    }
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_averages(activation):
-    """Means of products against quadrature: smooth ones by Hermite nodes, the kink by angle."""
+    """Means of products against quadrature: smooth ones by Hermite nodes, the kink by
+    angle.
+    """
     u, v, uv = 0.8, 1.3, 0.4
     g = ACTIVATIONS[activation]
     angle = np.linspace(0, 2 * np.pi, 200_001)[:-1]
     radius, mass = np.polynomial.legendre.leggauss(200)
-    radius, mass = 5 * (radius + 1), 5 * mass  # Gaussian tails beyond 10 are below 1e-20
+    radius, mass = (
+        5 * (radius + 1),
+        5 * mass,
+    )  # Gaussian tails beyond 10 are below 1e-20
     mass = mass * radius * np.exp(-(radius**2) / 2) / angle.size
     x = np.sqrt(u) * np.cos(angle)[:, None]
-    y = (uv / np.sqrt(u) * np.cos(angle) + np.sqrt(v - uv**2 / u) * np.sin(angle))[:, None]
-    mean = sum((m * g(r * x) * g(r * y)).sum() for r, m in zip(radius[::1], mass[::1], strict=True))
+    y = (uv / np.sqrt(u) * np.cos(angle) + np.sqrt(v - uv**2 / u) * np.sin(angle))[
+        :, None
+    ]
+    mean = sum(
+        (m * g(r * x) * g(r * y)).sum()
+        for r, m in zip(radius[::1], mass[::1], strict=True)
+    )
     assert float(mean_product(activation, u, v, uv)) == pytest.approx(mean, rel=1e-9)
 
 
 def test_soft_committee():
-    """All seven rates of two erf units and two teachers against the three-point averages."""
+    """All seven rates of two erf units and two teachers against the three-point
+    averages.
+    """
     made = Overlaps(2, 2)
     gram = random_overlaps(4)
     values = numbers(made, gram)
-    rates = {x: float(r.subs(values)) for x, r in made.rates(made.squared_loss("erf")).items()}
+    rates = {
+        x: float(r.subs(values))
+        for x, r in made.rates(made.squared_loss("erf")).items()
+    }
     assert len(rates) == 7
 
     def three(i, n, j):
@@ -65,10 +84,14 @@ def test_soft_committee():
         return 2 / np.pi / np.sqrt(scale) * top / (1 + gram[i, i])
 
     def pull(i, n):
-        return sum(three(i, n, 2 + m) for m in range(2)) - sum(three(i, n, j) for j in range(2))
+        return sum(three(i, n, 2 + m) for m in range(2)) - sum(
+            three(i, n, j) for j in range(2)
+        )
 
     for k, m in itertools.product(range(2), repeat=2):
-        assert rates[made.R(k + 1, m + 1)] == pytest.approx(pull(k, 2 + m), rel=ROUNDING)
+        assert rates[made.R(k + 1, m + 1)] == pytest.approx(
+            pull(k, 2 + m), rel=ROUNDING
+        )
     for k, l in ((0, 0), (0, 1), (1, 1)):
         wanted = pull(k, l) + pull(l, k)
         assert rates[made.Q(k + 1, l + 1)] == pytest.approx(wanted, rel=ROUNDING)
@@ -101,11 +124,15 @@ def test_rates_are_those_of_all_weights(activation):
         assert rates[made.R(k + 1, 1)] == pytest.approx(moved[k, 2], rel=1e-6, abs=1e-8)
         for l in range(k, 2):
             wanted = moved[k, l] + moved[l, k]
-            assert rates[made.Q(k + 1, l + 1)] == pytest.approx(wanted, rel=1e-6, abs=1e-8)
+            assert rates[made.Q(k + 1, l + 1)] == pytest.approx(
+                wanted, rel=1e-6, abs=1e-8
+            )
 
 
 def test_flow_learns_and_refuses():
-    """A student of one unit finds its teacher; a missing start and a strange word are refused."""
+    """A student of one unit finds its teacher; a missing start and a strange word are
+    refused.
+    """
     made = Overlaps(1, 1)
     start = {made.Q(1, 1): 0.2, made.R(1, 1): 0.1}
     flow = made.flow("one unit", made.squared_loss("erf"), start)

@@ -37,8 +37,8 @@ def test_numbers_in_exponents():
 
 
 def test_what_is_proved():
-    """Identities of exponentials and logarithms, and others that differ from them by a constant, an
-    argument or a sign.
+    """Identities of exponentials and logarithms, and others that differ from them by a
+    constant, an argument or a sign.
     """
     x, y = sp.symbols("x y", real=True)
     N = sp.Symbol("N", integer=True, positive=True)
@@ -67,21 +67,25 @@ def test_what_is_proved():
 
 
 def test_two_attributes_of_one_item_are_refused():
-    """How they go together differs between teachers, so that no sum over items is a number."""
+    """How they go together differs between teachers, so that no sum over items is a
+    number.
+    """
     with pytest.raises(ParameterError, match="teacher g"):
         derive(strangers.orthogonal())
 
 
 def test_wrong_classes_are_seen(monkeypatch):
-    """A right loss with classes that are too few: gradients of all weights give it away."""
+    """A right loss with classes that are too few: gradients of all weights give it
+    away.
+    """
     monkeypatch.setattr(roles, "DEEPEST", 1)  # no teacher of a teacher's value
     with pytest.raises(ParameterError, match="gradient of Q off by .*lies"):
         derive(strangers.two_hop())
 
 
 def test_a_teacher_that_decides_is_seen():
-    """One table for all relations sees how often an answer is taken: it differs between teachers,
-    but not for two entities that two relations permute.
+    """One table for all relations sees how often an answer is taken: it differs between
+    teachers, but not for two entities that two relations permute.
     """
     E, R = systems.sizes("E R")
     entity, relation = sort("entity", E), sort("relation", R)

@@ -1,4 +1,6 @@
-"""Statements drawn at random: derived, and then right at further sizes and teachers, or refused."""
+"""Statements drawn at random: derived, and then right at further sizes and teachers, or
+refused.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,22 @@ import random
 import pytest
 
 from theory.call.parameters import ParameterError
+from theory.statement import (
+    cross_entropy,
+    draw,
+    eq,
+    exp,
+    sample,
+    sizes,
+    sort,
+    statement,
+    teacher,
+    total,
+    weight,
+)
 from theory.statement.derivation import check
-from theory.statement import cross_entropy, draw, eq, exp, sample, sizes, sort, statement, teacher, total, weight
-from theory.statement.evaluation import world
 from theory.statement.derivation.derived import derive
+from theory.statement.evaluation import world
 
 SEEDS = range(20)
 MOST = 3000  # inputs of a comparison
@@ -19,7 +33,9 @@ ROUNDING = 1e-8  # relative to the largest gradient, which may be small
 
 
 class Stranger:
-    """A random statement over two sorts, places, three teachers, two samples and five weights."""
+    """A random statement over two sorts, places, three teachers, two samples and five
+    weights.
+    """
 
     def __init__(self, seed):
         self.rnd = rnd = random.Random(seed)
@@ -30,12 +46,18 @@ class Stranger:
         self.f = teacher("f", (A,), B, injective=rnd.random() < 0.5)
         self.g = teacher("g", (B,), A, injective=rnd.random() < 0.3)
         self.h = teacher("h", (A, A), B, injective=rnd.choice([False, True, (A,)]))
-        self.x = sample("x", (self.place,), A, injective=rnd.choice([True, True, False]))
+        self.x = sample(
+            "x", (self.place,), A, injective=rnd.choice([True, True, False])
+        )
         self.y = sample("y", (self.place,), B, injective=rnd.choice([True, False]))
         shapes = {"W": (A, B), "U": (A, A), "V": (B, B), "T": (A, A, B), "c": ()}
         self.weights = [weight(k, *s) for k, s in shapes.items()]
         first = draw(A)
-        self.drawn = [first, draw(A, distinct=first if rnd.random() < 0.5 else ()), draw(B)]
+        self.drawn = [
+            first,
+            draw(A, distinct=first if rnd.random() < 0.5 else ()),
+            draw(B),
+        ]
         self.p0 = draw(self.place)
 
     def index(self, of, inside, depth=0):
@@ -47,7 +69,9 @@ class Stranger:
             one, other = (self.index(self.A, inside, 1) for _ in range(2))
             return self.f(one) if rnd.random() < 0.5 else self.h(one, other)
         read = self.x if of is self.A else self.y
-        own = [i for i in inside if i.sort is of] * 3 + [i for i in self.drawn if i.sort is of]
+        own = [i for i in inside if i.sort is of] * 3 + [
+            i for i in self.drawn if i.sort is of
+        ]
         return rnd.choice([*own, *(read(p) for p in places)])
 
     def entry(self, inside):
@@ -67,7 +91,9 @@ class Stranger:
             return again() + again()
         if kind < 0.7:
             of = rnd.choice([self.A, self.B])
-            return eq(self.index(of, inside), self.index(of, inside)) * again() + again()
+            return (
+                eq(self.index(of, inside), self.index(of, inside)) * again() + again()
+            )
         over = rnd.choice([self.A, self.B, self.place])
         if kind < 0.85:
             return total(lambda i: again([i]), over)
@@ -88,13 +114,17 @@ class Stranger:
 
             target = self.index(self.B, [])
             return statement(cross_entropy(logit, over=self.B, target=target))
-        return statement((self.number([], 3) + W[self.drawn[0], self.drawn[2]] - 1) ** 2)
+        return statement(
+            (self.number([], 3) + W[self.drawn[0], self.drawn[2]] - 1) ** 2
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_derived_right_or_refused(seed, monkeypatch):
     """Loss, gradients of all weights and sizes at further sizes, with other teachers."""
-    monkeypatch.setattr(world, "MOST_BRANCHES", 1500)  # what takes long is refused early
+    monkeypatch.setattr(
+        world, "MOST_BRANCHES", 1500
+    )  # what takes long is refused early
     stated = Stranger(seed).stated()
     try:
         made = derive(stated)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from random_starts import KINDS
 
-from theory.statement.derivation import derivation_store
 from theory.statement import model, onset, uniform
-from theory.statement.randomness import rare_starts, random_starts
+from theory.statement.derivation import derivation_store
+from theory.statement.randomness import random_starts, rare_starts
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,9 @@ def slower(found):
 
 
 def test_many_plain_draws_find_the_same(circuits):
-    """A share of two thirds of a per cent, known as well as from ten times as many plain draws."""
+    """A share of two thirds of a per cent, known as well as from ten times as many
+    plain draws.
+    """
     made, p, _ = circuits
     row = onset.onset(made, p)  # of the others
     share = 1 - row.numbers["P_first"]
@@ -38,18 +40,27 @@ def test_many_plain_draws_find_the_same(circuits):
 
 @pytest.mark.slow
 def test_a_share_of_a_thousandth():
-    """The two numbers of docs/how_to/random_starts.md: a million plain draws, and 50,000 moved."""
+    """The two numbers of docs/how_to/random_starts.md: a million plain draws, and
+    50,000 moved.
+    """
     stated = KINDS["two circuits"]()
     p = model.parameters(stated)(N1=6, sigma=1e-4)
     made = derivation_store.derived(stated).written(onset.sized(stated, p))
-    share, error = rare_starts.share(made, p, random_starts.times(made, p, 4000, seed=1), slower)
-    plain = [slower(random_starts.times(made, p, 10**5, seed=100 + k)).mean() for k in range(10)]
+    share, error = rare_starts.share(
+        made, p, random_starts.times(made, p, 4000, seed=1), slower
+    )
+    plain = [
+        slower(random_starts.times(made, p, 10**5, seed=100 + k)).mean()
+        for k in range(10)
+    ]
     assert error < 0.04e-3 and np.mean(plain) == pytest.approx(1.13e-3, abs=0.1e-3)
     assert abs(share - np.mean(plain)) < 3 * np.hypot(error, np.sqrt(share * 1e-6))
 
 
 def test_a_normal_tail(circuits):
-    """A start beyond three standard deviations along a direction: 0.27%, whatever the dynamics."""
+    """A start beyond three standard deviations along a direction: 0.27%, whatever the
+    dynamics.
+    """
     made, p, drawn = circuits
 
     class Tail(random_starts.Bulk):
@@ -66,10 +77,16 @@ def test_a_normal_tail(circuits):
 
 
 def test_common_ones_and_other_laws_are_counted(circuits):
-    """Where enough of the drawn starts tell, or nothing is known of the law: their own share."""
+    """Where enough of the drawn starts tell, or nothing is known of the law: their own
+    share.
+    """
     made, p, drawn = circuits
     common = drawn.assign(first=("draw", np.where(np.arange(4000) < 400, -1.0, 1.0)))
-    assert rare_starts.share(made, p, common, slower) == pytest.approx((0.1, np.sqrt(0.09 / 4000)))
+    assert rare_starts.share(made, p, common, slower) == pytest.approx(
+        (0.1, np.sqrt(0.09 / 4000))
+    )
     stated = KINDS["no saddle"](start=uniform(0.1))
     few = drawn.assign(first=("draw", np.where(np.arange(4000) < 40, -1.0, 1.0)))
-    assert rare_starts.share(derivation_store.derived(stated), p, few, slower)[0] == 0.01
+    assert (
+        rare_starts.share(derivation_store.derived(stated), p, few, slower)[0] == 0.01
+    )

@@ -1,5 +1,5 @@
-"""Statements that are refused: every change that the refusal proposes works when it is made in the
-file, as a reader of the message would make it.
+"""Statements that are refused: every change that the refusal proposes works when it is
+made in the file, as a reader of the message would make it.
 """
 
 import re
@@ -7,8 +7,8 @@ import re
 import pytest
 
 from theory import ParameterError
-from theory.statement.derivation import derivation_store, remedies
 from theory.statement import statement
+from theory.statement.derivation import derivation_store, remedies
 from theory.statement.derivation.derived import derive
 
 HEAD = """from theory.statement import *
@@ -334,7 +334,9 @@ def edited(text, change):
             calls = re.findall(rf"(?<!\")\b{f}\({INSIDE}\)", text)
             for n, call in enumerate(dict.fromkeys(calls)):
                 text = text.replace(call, f"of_{f}{n}")
-                text = re.sub(r"\nloss", f"\nof_{f}{n} = draw({of})\nloss", text, count=1)
+                text = re.sub(
+                    r"\nloss", f"\nof_{f}{n} = draw({of})\nloss", text, count=1
+                )
         elif found := re.fullmatch(r"teacher (\w+) of its argument (\d) alone", part):
             f, k = found.groups()
 
@@ -345,7 +347,9 @@ def edited(text, change):
             text = re.sub(rf'((?<!")\b{f}\()({INSIDE})(\))', cut, text)
             text = re.sub(rf'(teacher\("{f}", \()([^()]*)(\))', cut, text)
             text = re.sub(rf'(teacher\("{f}", \()(\w+)\)', r"\1\2,)", text)
-        elif found := re.fullmatch(r"eq\(i, draw\((\w+)\)\) in place of (\w+)\[i\](, .*)?", part):
+        elif found := re.fullmatch(
+            r"eq\(i, draw\((\w+)\)\) in place of (\w+)\[i\](, .*)?", part
+        ):
             of, x, last = found.groups()
             text = re.sub(rf"\n{x} = .*", f"\nof_{x} = draw({of})", text)
             text = re.sub(rf"\b{x}\[(\w+)\]", rf"eq(\1, of_{x})", text)
@@ -366,7 +370,10 @@ def edited(text, change):
 
 LONG = ("two samples", "attention and a bigram table", "a read-out of two tokens")
 LONG += ("two tasks, shared tables",)
-CASES = [pytest.param(x, id=k, marks=[pytest.mark.slow] * (k in LONG)) for k, x in REFUSED.items()]
+CASES = [
+    pytest.param(x, id=k, marks=[pytest.mark.slow] * (k in LONG))
+    for k, x in REFUSED.items()
+]
 
 
 @pytest.mark.parametrize("text", CASES)
@@ -387,7 +394,9 @@ def test_where_nothing_helps_it_is_said(monkeypatch):
 
 
 def test_two_tables_of_one_key_whose_values_go_together_in_all_ways():
-    """Stated by a draw of each value: a conjunction against the route that sees one of them."""
+    """Stated by a draw of each value: a conjunction against the route that sees one of
+    them.
+    """
     text = """
 N = sizes("N")
 left, right, label = sort("left", N), sort("right", N), sort("label", N)

@@ -13,7 +13,9 @@ from verify.statement.printed import every, invariant, letters, rates
 g, i, j, D = (symbol(x, integer=True, positive=True) for x in "gijD")
 t, kappa = symbol("t"), symbol("kappa")
 K, Q = array("K"), array("Q")
-RATE = Equation("m_dK_dt", sp.Derivative(K[j, g], t), 2 * K[j, g] + Q[g], "here", "exact")
+RATE = Equation(
+    "m_dK_dt", sp.Derivative(K[j, g], t), 2 * K[j, g] + Q[g], "here", "exact"
+)
 KEPT = Equation("kept", kappa, K[i, g] * K[j, g] + D, "here", "exact")
 KNOWN = {"K": np.arange(6.0).reshape(2, 3), "Q": np.arange(3.0), "D": 2}
 
@@ -23,7 +25,9 @@ KNOWN = {"K": np.arange(6.0).reshape(2, 3), "Q": np.arange(3.0), "D": 2}
     [(RATE, "jg"), (Equation("q", Q[j], K[j, 1], "here", "exact"), "j"), (KEPT, "gij")],
 )
 def test_indices_of_an_equation(equation, expected):
-    """In the order of the left-hand side; without one there, sorted, those that have no value."""
+    """In the order of the left-hand side; without one there, sorted, those that have no
+    value.
+    """
     assert letters(equation, KNOWN) == expected
 
 
@@ -41,8 +45,8 @@ def test_rates_find_their_equation():
 
 @pytest.mark.parametrize(("pace", "wrong"), [(1.0, False), (1.001, True)])
 def test_an_invariant_that_moves_fails(pace, wrong):
-    """x^2 - y^2 of two weights is kept if each moves like the other, not if one is 0.1% faster; its
-    value is compared with its equation as well.
+    """x^2 - y^2 of two weights is kept if each moves like the other, not if one is 0.1%
+    faster; its value is compared with its equation as well.
     """
     x, y = np.array([0.4, 0.7]), np.array([0.3, -0.2])
     law = Equation("kept", kappa, Q[g] ** 2 - K[g] ** 2, "here", "exact")

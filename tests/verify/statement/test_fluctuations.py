@@ -1,4 +1,6 @@
-"""Bias and spread by batches and random starts: all weights by autograd, students, faults."""
+"""Bias and spread by batches and random starts: all weights by autograd, students,
+faults.
+"""
 
 import functools
 import inspect
@@ -13,9 +15,20 @@ import torch
 from simulate.statement import Student, student
 from theory.call.parameters import ParameterError
 from theory.models.registry import find
+from theory.statement import (
+    draw,
+    model,
+    number,
+    onset,
+    orthogonal,
+    sizes,
+    sort,
+    statement,
+    uniform,
+    weight,
+)
 from theory.statement.derivation import check
-from theory.statement import draw, model, number, onset, orthogonal, sizes, sort, statement, uniform, weight
-from theory.statement.randomness import recursion, random_starts
+from theory.statement.randomness import random_starts, recursion
 from verify.statement import fluctuations as rows
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory/statement"))
@@ -25,7 +38,10 @@ import systems
 
 ETA, BATCH, STEPS = 0.3, 2, 3
 FAULTS = {
-    "noise without the mean of the slopes": ("self.squares - one * two", "self.squares"),
+    "noise without the mean of the slopes": (
+        "self.squares - one * two",
+        "self.squares",
+    ),
     "the half of the shift": ("bent / 2", "bent"),
     "batches of one input less": ("eta**2 / batch", "eta**2 / (batch - 1)"),
     "curvature on one side": ("left - eta * self.product(left, self.hessian)", "left"),
@@ -53,11 +69,24 @@ KINDS = {
     "coinciding_values": strangers.coinciding_values,
     "occurs_twice": strangers.occurs_twice,
     "random": lambda: random_starts.KINDS["no saddle"](sigma=0.3),
-    "orthogonal": lambda: random_starts.KINDS["no saddle"](start=orthogonal(number("sigma"))),
-    "uniform": lambda: statement(draws(start=uniform(0.3)) ** 4, name="uniform", values=dict(N=3)),
+    "orthogonal": lambda: random_starts.KINDS["no saddle"](
+        start=orthogonal(number("sigma"))
+    ),
+    "uniform": lambda: statement(
+        draws(start=uniform(0.3)) ** 4, name="uniform", values=dict(N=3)
+    ),
 }
-LONG = ("more_names", "begin_token", "occurs_twice", "random")  # the last: independent, as uniform
-VARIANCE = {"gaussian": lambda n: 1, "uniform": lambda n: 1 / 3, "orthogonal": lambda n: 1 / n}
+LONG = (
+    "more_names",
+    "begin_token",
+    "occurs_twice",
+    "random",
+)  # the last: independent, as uniform
+VARIANCE = {
+    "gaussian": lambda n: 1,
+    "uniform": lambda n: 1 / 3,
+    "orthogonal": lambda n: 1 / n,
+}
 
 
 @functools.cache
@@ -72,7 +101,9 @@ def smallest(kind):
 
 
 def all_weights(made, data, from_means=False):
-    """Class means, bias, covariance and shift of the loss per step, by autograd of all entries."""
+    """Class means, bias, covariance and shift of the loss per step, by autograd of all
+    entries.
+    """
     student, members = Student(made.statement), made.members(data)
     taken, chances = student.taken(data), torch.as_tensor(data.chances)
     parts = [m.size for m in members.values()]
@@ -92,7 +123,9 @@ def all_weights(made, data, from_means=False):
     bias, moments = torch.zeros_like(x), torch.zeros_like(one)
     if random_starts.laws(made):
         of = [
-            data.scalar(w.start.size) ** 2 * VARIANCE[w.start.kind](len(m)) * np.ones(m.size)
+            data.scalar(w.start.size) ** 2
+            * VARIANCE[w.start.kind](len(m))
+            * np.ones(m.size)
             for w, m in members.items()
         ]
         beside = one - from_means * means.T @ (means > 0).double()
@@ -131,7 +164,12 @@ def off(kind, data=None, from_means=False):
         theirs = [values, np.append(bias, shift), np.diag(covariance)]
         k = len(values)
         ours = [table[0, :k], table[1, : k + 1], table[2, :k] ** 2]
-        gaps.append([(abs(a - b).max(), abs(b).max()) for a, b in zip(ours, theirs, strict=True)])
+        gaps.append(
+            [
+                (abs(a - b).max(), abs(b).max())
+                for a, b in zip(ours, theirs, strict=True)
+            ]
+        )
         path.step(ETA, BATCH)
     worst, scale = np.moveaxis(np.array(gaps).max(0), -1, 0)
     return worst / np.maximum(scale, 1e-6)
@@ -141,8 +179,8 @@ def off(kind, data=None, from_means=False):
     "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k in LONG)) for k in KINDS]
 )
 def test_moments_are_those_of_all_weights(kind):
-    """Means, bias, spread and shift of the loss, on all weights by autograd, of all inputs at the
-    smallest sizes that fill every class.
+    """Means, bias, spread and shift of the loss, on all weights by autograd, of all
+    inputs at the smallest sizes that fill every class.
     """
     assert off(kind).max() < 1e-10
 
@@ -156,7 +194,9 @@ def test_moments_of_orbits_without_pairs():
 
 
 def test_what_class_means_leave_out():
-    """Of random starts from the same class means nothing at first, then what is beside them."""
+    """Of random starts from the same class means nothing at first, then what is beside
+    them.
+    """
     assert off("orthogonal", from_means=True).max() < 1e-10
     made = derivation("orthogonal")
     walk = recursion.Recursion(made.moments, made, smallest("orthogonal").numbers)
@@ -175,7 +215,9 @@ def test_faults_of_a_step_are_seen(fault, monkeypatch):
 def inject(fault, monkeypatch):
     """A step with a fault."""
     old, new = FAULTS[fault]
-    of = {x: inspect.getsource(getattr(recursion.Recursion, x)) for x in ("here", "step")}
+    of = {
+        x: inspect.getsource(getattr(recursion.Recursion, x)) for x in ("here", "step")
+    }
     ((name, text),) = [(x, text) for x, text in of.items() if text.count(old) == 1]
     names = dict(vars(recursion))
     exec(inspect.cleandoc("\n" + text).replace(old, new), names)
@@ -195,19 +237,27 @@ def students():
 def judged(stated, p, runs):
     """Rows of these students."""
     names = [x.name for x in onset.at_sizes(stated, p).flow.state]
-    return rows.checks(names, model.theory_of(stated).predict(p, fluctuations=True), runs)[0]
+    return rows.checks(
+        names, model.theory_of(stated).predict(p, fluctuations=True), runs
+    )[0]
 
 
 def test_students_of_retrieval(students):
-    """Bias within its standard errors, a change of sign included; 20% would be seen in one."""
+    """Bias within its standard errors, a change of sign included; 20% would be seen in
+    one.
+    """
     stated, p, runs = students
     found = judged(stated, p, runs)
-    assert [c.within for c in found] == [True, True] and min(c.detectable for c in found) < 0.3
+    assert [c.within for c in found] == [True, True] and min(
+        c.detectable for c in found
+    ) < 0.3
     curve = model.theory_of(stated).predict(p, fluctuations=True)
     assert curve.delta_K_bias[3] < 0 < curve.delta_K_bias[-1]
     error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
     for name in ("delta_K", "delta_V"):
-        z = (runs[name].mean("seed") - curve[name] - curve[f"{name}_bias"]) / error[name]
+        z = (runs[name].mean("seed") - curve[name] - curve[f"{name}_bias"]) / error[
+            name
+        ]
         assert float(abs(z[1:]).max()) < 4
         assert float(curve[f"{name}_sd"].max()) == 0
 
@@ -229,19 +279,25 @@ def test_spread_of_students_whose_inputs_differ():
         runs = student.train(stated, p, 1000)
         found = [c for c in judged(stated, p, runs) if c.name.startswith("variance")]
         assert found and all(c.within and c.detectable < 0.33 for c in found)
-        less = model.theory_of(stated).predict(p.replace(batch_size=24), fluctuations=True)
+        less = model.theory_of(stated).predict(
+            p.replace(batch_size=24), fluctuations=True
+        )
         names = [c.name.split()[2] for c in found]
         failed = [c.verdict == "FAIL" for c in rows.checks(names, less, runs)[0]]
         assert sum(failed) >= len(names)
 
 
 def test_stationary_variance_of_regression():
-    """One-pass linear regression: eta s^2 / (B (2 - eta a^2 / N)) per entry at the optimum."""
+    """One-pass linear regression: eta s^2 / (B (2 - eta a^2 / N)) per entry at the
+    optimum.
+    """
     stated = derivation("noisy").statement
     p = model.theory_of(stated).Parameters(steps=400, eval_every=100)
     curve, rate = model.theory_of(stated).predict(p, fluctuations=True), 0.8**2 / 3
     one = p.eta * 0.5**2 / (p.batch_size * (2 - p.eta * rate))
-    assert float(curve.w_sd[-1] ** 2) == pytest.approx(one / 3, rel=1e-9)  # of a mean of three
+    assert float(curve.w_sd[-1] ** 2) == pytest.approx(
+        one / 3, rel=1e-9
+    )  # of a mean of three
     assert float(curve.w_bias[-1]) == pytest.approx(0, abs=1e-15)
     assert float(curve.square_bias[-1]) == pytest.approx(one, rel=1e-9)
 
@@ -251,7 +307,10 @@ def test_moments_are_compared_before_they_are_used():
     made = derivation("bigram")
     orbit = made.moments.orbits[0]
     less = {k: v / 2 for k, v in orbit.curvature.items()}
-    triples = {k: 2 * v if n == 0 else v for n, (k, v) in enumerate(made.moments.triples.items())}
+    triples = {
+        k: 2 * v if n == 0 else v
+        for n, (k, v) in enumerate(made.moments.triples.items())
+    }
     for what, changed in (
         ("curvature of loss", {"orbits": [replace(orbit, curvature=less)]}),
         ("noise", {"orbits": [replace(orbit, squares=orbit.squares / 2)]}),

@@ -1,4 +1,6 @@
-"""Curves of bias and spread: the recursion, descent, single students, the command, refusals."""
+"""Curves of bias and spread: the recursion, descent, single students, the command,
+refusals.
+"""
 
 import sys
 from pathlib import Path
@@ -10,13 +12,26 @@ import torch
 from simulate.statement import Student, of, student
 from simulate.statement import data as law
 from simulate.training.streams import keyed
-from theory.dynamics.optimisers import Optimiser
 from theory.call.parameters import ParameterError
+from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
-from theory.statement.evaluation import arrays
-from theory.statement import draw, eq, exp, gauss, gaussian, log, model, sizes, sort, statement, total, weight
-from theory.statement.randomness import fluctuations
+from theory.statement import (
+    draw,
+    eq,
+    exp,
+    gauss,
+    gaussian,
+    log,
+    model,
+    sizes,
+    sort,
+    statement,
+    total,
+    weight,
+)
 from theory.statement.derivation.derived import derive
+from theory.statement.evaluation import arrays
+from theory.statement.randomness import fluctuations
 from verify.checks.report import Request
 from verify.statement import trajectories
 
@@ -40,7 +55,11 @@ def test_the_flow_is_the_recursion_in_small_steps():
     made, gaps = derivation("bigram"), []
     for eta, batch in ((0.4, 8), (0.2, 4), (0.1, 2)):
         p = model.theory_of(made.statement).Parameters(
-            N=5, eta=eta, batch_size=batch, steps=round(8 / eta), eval_every=round(2 / eta)
+            N=5,
+            eta=eta,
+            batch_size=batch,
+            steps=round(8 / eta),
+            eval_every=round(2 / eta),
         )
         steps = model.theory_of(made.statement).predict(p, fluctuations=True)
         flow = made.fluctuations.solve(p, at=steps.t.values, t=8.0)
@@ -61,7 +80,10 @@ def test_the_flow_of_random_starts_is_the_recursion_in_small_steps():
         )
         steps = model.theory_of(made.statement).predict(p, fluctuations=True)
         flow = made.fluctuations.solve(p, at=steps.t.values, t=4.0)
-        off = flow.bias_delta_W - steps.delta_W_bias, flow.variance_delta_W - steps.delta_W_sd**2
+        off = (
+            flow.bias_delta_W - steps.delta_W_bias,
+            flow.variance_delta_W - steps.delta_W_sd**2,
+        )
         gaps.append([float(abs(x).max()) for x in off])
     with pytest.raises(ParameterError, match="^batch_size = 2: must be 0"):
         made.fluctuations.solve(p.replace(batch_size=2), t=4.0)
@@ -82,12 +104,15 @@ def test_no_claim_where_shifts_are_large():
     assert not curve.delta_K.isnull().any()
     near = curve.sel(t=curve.t < trust)
     moved = abs(curve - curve.isel(t=0)).max()
-    assert all(float(abs(near[f"{x}_bias"]).max()) <= 0.1 * moved[x] for x in ("delta_K", "loss"))
+    assert all(
+        float(abs(near[f"{x}_bias"]).max()) <= 0.1 * moved[x]
+        for x in ("delta_K", "loss")
+    )
 
 
 def test_spread_of_the_loss_near_its_minimum():
-    """Where the slope vanishes the spread is of the next order, and is not claimed; elsewhere it is
-    that of students.
+    """Where the slope vanishes the spread is of the next order, and is not claimed;
+    elsewhere it is that of students.
     """
     letter, w = sort("letter", sizes("N")), weight("w")[()]
     a, b = draw(letter), draw(letter)
@@ -100,11 +125,15 @@ def test_spread_of_the_loss_near_its_minimum():
     claimed = told.loss_sd.values[1:]
     sure = np.isfinite(claimed)
     assert sure[:3].all() and not sure[-3:].any()
-    np.testing.assert_allclose(claimed[sure], measured[sure], rtol=0.08)  # next order 5%, chance 3%
+    np.testing.assert_allclose(
+        claimed[sure], measured[sure], rtol=0.08
+    )  # next order 5%, chance 3%
 
 
 def test_curve_is_that_of_descent_and_of_runs():
-    """Without fluctuations the same curve; runs at their own times; other runs are refused."""
+    """Without fluctuations the same curve; runs at their own times; other runs are
+    refused.
+    """
     stated = derivation("bigram").statement
     theory = model.theory_of(stated)
     p = theory.Parameters(N=4, batch_size=4, steps=20, eval_every=5)
@@ -114,15 +143,21 @@ def test_curve_is_that_of_descent_and_of_runs():
     runs = of(stated).train(p, seeds=[0, 1], progress=False)
     again = theory.predict(p, runs, fluctuations=True)
     np.testing.assert_allclose(again.delta_W_bias, two.delta_W_bias)
-    with pytest.raises(ParameterError, match="batch_size = 8: the runs were trained with 4"):
+    with pytest.raises(
+        ParameterError, match="batch_size = 8: the runs were trained with 4"
+    ):
         theory.predict(p.replace(batch_size=8), runs, fluctuations=True)
-    momentum = of(stated).train(p, seeds=[0, 1], progress=False, optimizer=Optimiser(momentum=0.9))
+    momentum = of(stated).train(
+        p, seeds=[0, 1], progress=False, optimizer=Optimiser(momentum=0.9)
+    )
     with pytest.raises(ParameterError, match="fluctuations are those of plain descent"):
         theory.predict(p, momentum, fluctuations=True)
 
 
 def test_a_single_student_is_one_of_many():
-    """Descent of the students trained at once is that of the reference, on the same inputs."""
+    """Descent of the students trained at once is that of the reference, on the same
+    inputs.
+    """
     stated = derivation("retrieval").statement
     p = model.theory_of(stated).Parameters(
         N=4, M=3, P=2, eta=0.7, batch_size=3, steps=5, eval_every=1
@@ -143,7 +178,9 @@ def test_a_single_student_is_one_of_many():
             float(x[stated.weights[0]].sum() - 4 * d) / 12
             for x, d in zip(weights, diagonal, strict=True)
         ]
-        np.testing.assert_allclose(runs.delta_K[:, n], np.subtract(diagonal, away), atol=1e-14)
+        np.testing.assert_allclose(
+            runs.delta_K[:, n], np.subtract(diagonal, away), atol=1e-14
+        )
         drawn = law.inputs(stated, numbers, {}, 12, rng)
         for k, x in enumerate(weights):
             own = slice(3 * k, 3 * k + 3)

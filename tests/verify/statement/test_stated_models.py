@@ -8,14 +8,14 @@ from verify.checks.check import Band, failed
 from verify.checks.report import Request, collect
 from verify.statement import emergence as module
 
-NAMES = [
-    "induction_heads.bursty",
-]
+NAMES = ["induction_heads.bursty"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_derivation_against_all_weights(name):
-    """Loss, gradients of all weights, classes, steps of descent: exact, or drawn and agreeing."""
+    """Loss, gradients of all weights, classes, steps of descent: exact, or drawn and
+    agreeing.
+    """
     with one_thread():
         found = collect(Request(find(name)), "gradients").checks
     assert len(found) >= 9 and {c.verdict for c in found} <= {"exact", "agrees"}
@@ -26,12 +26,26 @@ def test_derivation_against_all_weights(name):
 @pytest.mark.parametrize(
     ("system", "sizes", "variable", "name", "seeds"),
     [
-        ("bursty", dict(N=16, B=2, eta=2.0, eval_every=2), "alpha", "burst_time", (0, 1)),
-        ("markov", dict(k=8, D=8, eval_every=8), "attention_first", "markov_time", (0, 1, 2)),
+        (
+            "bursty",
+            dict(N=16, B=2, eta=2.0, eval_every=2),
+            "alpha",
+            "burst_time",
+            (0, 1),
+        ),
+        (
+            "markov",
+            dict(k=8, D=8, eval_every=8),
+            "attention_first",
+            "markov_time",
+            (0, 1, 2),
+        ),
     ],
 )
 def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monkeypatch):
-    """Agreement with the formula; a formula off by 5% is seen, in the flow and in the students."""
+    """Agreement with the formula; a formula off by 5% is seen, in the flow and in the
+    students.
+    """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     theory = find(f"induction_heads.{system}").wing("theory")
     settings = [theory.Parameters(**sizes)]
@@ -40,7 +54,9 @@ def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monke
     def checked(share):
         time = lambda p: share * theory.emergence_time(p)  # noqa: E731
         monkeypatch.setattr(module, "LONGER", 1.2 / share)  # of the same students
-        return module.emergence(theory.stated, settings, variable, time, name, band, seeds=seeds)
+        return module.emergence(
+            theory.stated, settings, variable, time, name, band, seeds=seeds
+        )
 
     (good, _), (bad, (title, line)) = checked(1.0), checked(1.05)
     assert not failed(good) and [c.within for c in bad] == [False, False, True]

@@ -1,5 +1,5 @@
-"""Factual recall by linear attention, with a loss plateau at which the subject is ignored (slides;
-Nichani et al. 2024).
+"""Factual recall by linear attention, with a loss plateau at which the subject is
+ignored (slides; Nichani et al. 2024).
 """
 
 from dataclasses import replace
@@ -8,8 +8,6 @@ from typing import Any
 import xarray as xr
 
 from theory import Onset, of_onset, until
-from theory.dynamics import prediction
-from theory.call import scope
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -21,7 +19,12 @@ from theory.associative_memory.factual_recall.dynamics import (
     applies,
     flow,
 )
-from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
+from theory.associative_memory.factual_recall.timescales import (
+    closed_form,
+    time_of_share,
+)
+from theory.call import scope
+from theory.dynamics import prediction
 from theory.dynamics.catalogue import catalogue
 from theory.onset import tabulated
 
@@ -49,8 +52,8 @@ __all__ = [
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
-    """Predict a training run: descent by the students' optimiser without batch noise, the same for
-    every seed.
+    """Predict a training run: descent by the students' optimiser without batch noise,
+    the same for every seed.
 
     Parameters
     ----------
@@ -59,13 +62,14 @@ def predict(
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
     until : float, optional
-        Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
+        Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by
+        default.
 
     Returns
     -------
     Dataset
-        Variables of the flow over ``t``. The flow's ``accuracy`` is renamed ``probability``,
-        because the students' accuracy counts correct answers.
+        Variables of the flow over ``t``. The flow's ``accuracy`` is renamed
+        ``probability``, because the students' accuracy counts correct answers.
 
     Raises
     ------
@@ -101,16 +105,17 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     p : Parameters
         Sizes, start and learning rate.
     until : float, optional
-        Length of the curves in the flow time ``t = eta * steps`` (also ``t=``); 1.6 times the last
-        crossing by default.
+        Length of the curves in the flow time ``t = eta * steps`` (also ``t=``); 1.6
+        times the last crossing by default.
 
     Returns
     -------
     Onset
-        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part
-        of the loss has decreased to that percentage of its initial value; ``plateau`` = ln D,
-        ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
-        growth rates, ``plateau_steps`` between the halves.
+        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which
+        each part of the loss has decreased to that percentage of its initial value;
+        ``plateau`` = ln D, ``initial_loss`` = ln(R D), ``learning_rate``,
+        ``growth_ratio`` of the two exponential growth rates, ``plateau_steps`` between
+        the halves.
     """
     rows: dict[str, tuple[Any, ...]] = {}
     flow = dynamics.flow()
@@ -121,7 +126,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             steps = timescales.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
             rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
-            crossings[f"steps_{part.name}_{label}"] = in_steps, p, timescales.level(part, share)
+            crossings[f"steps_{part.name}_{label}"] = (
+                in_steps,
+                p,
+                timescales.level(part, share),
+            )
     values, notes = p.values(), []
     early = rows["steps_relation_50"][0]
     late = rows["steps_subject_50"][0]
@@ -136,7 +145,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     text = "steps from half the relation loss to half the subject loss"
     rows["plateau_steps"] = late - early, text
     if ratio <= 1:
-        notes.append("the subject is learned no later than the relation: no plateau at ln D")
+        notes.append(
+            "the subject is learned no later than the relation: no plateau at ln D"
+        )
     elif rows["steps_subject_90"][0] < rows["steps_relation_10"][0]:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
     end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
@@ -144,7 +155,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     return tabulated(
         rows,
         curves=lambda: {"flow": curve(p, until or end)},
-        equations=lambda: [e for made in (*known, timescales.equations()) for e in made.values()],
+        equations=lambda: [
+            e for made in (*known, timescales.equations()) for e in made.values()
+        ],
         plot=draw,
         notes=notes,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
@@ -162,7 +175,9 @@ def curve(p: Parameters, end: float) -> xr.Dataset:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Loss with its plateau (left), and its two parts with their crossings (right), over steps."""
+    """Loss with its plateau (left), and its two parts with their crossings (right),
+    over steps.
+    """
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
@@ -176,9 +191,13 @@ def draw(result: Onset, axes: Any) -> None:
     left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * plateau["initial_loss"]))
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
-        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
+        right.plot(
+            curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow"
+        )
         steps = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
+        right.plot(
+            steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4
+        )
     right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:

@@ -1,5 +1,5 @@
-"""Factual recall, derived from the statement and given in printed form: the loss in two parts, and
-a flow of two independent pairs, each with a conserved quantity.
+"""Factual recall, derived from the statement and given in printed form: the loss in two
+parts, and a flow of two independent pairs, each with a conserved quantity.
 """
 
 from dataclasses import dataclass
@@ -7,33 +7,63 @@ from functools import partial
 
 import sympy as sp
 
-from theory import Equation, Flow, ParameterError, Preset, Scope, Stepped, array, parameter, written_as
-from theory.equations import equation
-from theory.dynamics import prediction
-from theory.call import scope
+from theory import (
+    Equation,
+    Flow,
+    ParameterError,
+    Preset,
+    Scope,
+    Stepped,
+    array,
+    parameter,
+    written_as,
+)
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
+from theory.call import scope
+from theory.dynamics import prediction
 from theory.dynamics.catalogue import cache
-from theory.symbols.notation import symbol
-from theory.statement import Statement, cross_entropy, draw, exp, log, sample, sort, statement, teacher, total, weight
+from theory.equations import equation
+from theory.statement import (
+    Statement,
+    cross_entropy,
+    draw,
+    exp,
+    log,
+    sample,
+    sort,
+    statement,
+    teacher,
+    total,
+    weight,
+)
 from theory.statement.derivation import derivation_store, printed
+from theory.symbols.notation import symbol
 
 # Factual recall, stated once
 
 S = symbol("S", means="subjects", integer=True, positive=True)
 R = symbol("R", means="relations", integer=True, positive=True)
 D = symbol("D", means="answers per relation", integer=True, positive=True)
-noise_tokens = symbol("noise_tokens", means="tokens without meaning", integer=True, positive=True)
+noise_tokens = symbol(
+    "noise_tokens", means="tokens without meaning", integer=True, positive=True
+)
 epsilon = symbol("epsilon", means="initial value of every weight", positive=True)
 w_r = symbol("w_r", means="attention on the relation", real=True)
 w_s = symbol("w_s", means="attention on the subject", real=True)
-delta_r = symbol("delta_r", means="value of the relation: its answers minus the rest", real=True)
-delta_s = symbol("delta_s", means="value of the subject: its answers minus the rest", real=True)
+delta_r = symbol(
+    "delta_r", means="value of the relation: its answers minus the rest", real=True
+)
+delta_s = symbol(
+    "delta_s", means="value of the subject: its answers minus the rest", real=True
+)
 NAMES = {"w_r": w_r, "delta_V_r": delta_r, "w_s": w_s, "delta_V_s": delta_s}
 
 
 @cache
 def recall() -> Statement:
-    """Logits of answers (relation, choice): attention times value, summed over all tokens."""
+    """Logits of answers (relation, choice): attention times value, summed over all
+    tokens.
+    """
     subject, relation = sort("subject", S), sort("relation", R)
     noise = sort("noise", noise_tokens)
     place = sort("place", T - 3)
@@ -47,7 +77,9 @@ def recall() -> Statement:
 
     def logit(q, d):  # type: ignore[no-untyped-def]
         known = (
-            w["s"][s] * V["s"][s, q, d] + w["r"][r] * V["r"][r, q, d] + w["e"][()] * V["e"][q, d]
+            w["s"][s] * V["s"][s, q, d]
+            + w["r"][r] * V["r"][r, q, d]
+            + w["e"][()] * V["e"][q, d]
         )
         return known + total(lambda p: w["n"][z(p)] * V["n"][z(p), q, d], place)
 
@@ -72,16 +104,17 @@ def recall() -> Statement:
 
 @dataclass(frozen=True)
 class Parameters(Stepped):
-    """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024,
-    authors' code).
+    """Sizes and training settings of the fact-lookup task (reference run of Nichani et
+    al. 2024, authors' code).
 
-    Used by both theory and students. Unit of time: gradient-flow time ``t = eta * steps``.
+    Used by both theory and students. Unit of time: gradient-flow time ``t = eta *
+    steps``.
 
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, or a number of subjects that is not a multiple of
-        the answers per relation.
+        For an unknown name, a value out of range, or a number of subjects that is not a
+        multiple of the answers per relation.
     """
 
     PRESETS = {
@@ -96,8 +129,12 @@ class Parameters(Stepped):
     R: int = parameter(4, "relations", low=2)
     D: int = parameter(8, "possible answers per relation", low=2)
     noise_tokens: int = parameter(20, "tokens without meaning", low=1)
-    T: int = parameter(32, "sequence length, with subject, relation and end token", low=3)
-    epsilon: float = parameter(1e-5, "initial value of every weight", low=1e-100, high=1)
+    T: int = parameter(
+        32, "sequence length, with subject, relation and end token", low=3
+    )
+    epsilon: float = parameter(
+        1e-5, "initial value of every weight", low=1e-100, high=1
+    )
     eta: float = parameter(0.1, "learning rate", above=0)
     batch_size: int = parameter(1024, "sequences per step", low=1)
     steps: int = parameter(8192, "length of a run", low=1)
@@ -142,7 +179,11 @@ Z = symbol("Z", means="partition function of the answers", positive=True)
 INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
-attended, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
+# fmt: skip
+attended, value = (
+    array("w", means="attention on a token"),
+    array("V", means="value of a token for an answer"),
+)
 token = array("z_token", "z", "tokens")
 logit = array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
@@ -150,7 +191,9 @@ SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay
 
 @dataclass(frozen=True)
 class Part:
-    """One of the two independent pairs: attention ``w``, value gain ``delta``, and their sizes."""
+    """One of the two independent pairs: attention ``w``, value gain ``delta``, and
+    their sizes.
+    """
 
     name: str
     w: sp.Symbol
@@ -165,7 +208,10 @@ class Part:
         """Its part of the loss."""
         short = rf"\mathcal{{L}}_{{\mathrm{{{self.name[:3]}}}}}"
         return symbol(
-            f"loss_{self.name}", short, f"part of the loss from the {self.name}", real=True
+            f"loss_{self.name}",
+            short,
+            f"part of the loss from the {self.name}",
+            real=True,
         )
 
     @property
@@ -181,7 +227,9 @@ PARTS = (RELATION, SUBJECT)
 
 @cache
 def observed(name: str) -> sp.Expr:
-    """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s delta_s``."""
+    """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s
+    delta_s``.
+    """
     observables = printed.observables(derivation_store.derived(recall()), NAMES)[name]
     return sp.exp(observables.subs({part.delta: part.gain / part.w for part in PARTS}))
 
@@ -195,11 +243,15 @@ def total_loss() -> sp.Expr:
 @cache
 def losses() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
-    read = sp.Sum(attended[token[position]] * value[token[position], a], (position, 1, T))
+    read = sp.Sum(
+        attended[token[position]] * value[token[position], a], (position, 1, T)
+    )
     start = symbol("initial_loss", r"\mathcal{L}(0)", "loss at time 0")
     height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
     slides = ref("slides, factual recall: linear attention, one-hot embeddings")
-    phase = ref("slides, factual recall: phase of predicting by p(a|r); height derived here")
+    phase = ref(
+        "slides, factual recall: phase of predicting by p(a|r); height derived here"
+    )
     parts = {
         f"loss_{p.name}": (
             p.loss,
@@ -210,7 +262,9 @@ def losses() -> dict[str, Equation]:
     # Relative to the weight of an answer that is wrong in relation and subject.
     form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
     partition = lambda: written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))  # noqa: E731
-    small = sp.Symbol("small", positive=True)  # e^-X: zero where the relation is certain
+    small = sp.Symbol(
+        "small", positive=True
+    )  # e^-X: zero where the relation is certain
     known = sp.cancel(RELATION.odds.subs(sp.exp(X), 1 / small)).subs(small, 0)
     begun = lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))  # noqa: E731
     reduced = {
@@ -219,7 +273,11 @@ def losses() -> dict[str, Equation]:
         "recall_loss": (L, total_loss),
         "initial_loss": (start, begun),
     }
-    plateau = height, sp.log(known * SUBJECT.odds.subs(Y, 0)), "relation known, subject not"
+    plateau = (
+        height,
+        sp.log(known * SUBJECT.odds.subs(Y, 0)),
+        "relation known, subject not",
+    )
     return {
         **equation.table(slides, status="exact", recall_logit=(logit[a], read)),
         **equation.table(ref(DERIVED), SYMMETRIC, status="exact", **reduced),
@@ -236,7 +294,11 @@ def wrong_mass(part: Part) -> sp.Expr:
 @cache
 def ratio(part: Part) -> sp.Expr:
     """c, so that w^2 - c delta^2 is conserved."""
-    kept_ = next(k for k in printed.invariants(derivation_store.derived(recall()), NAMES) if k.has(part.w))
+    kept_ = next(
+        k
+        for k in printed.invariants(derivation_store.derived(recall()), NAMES)
+        if k.has(part.w)
+    )
     c = -sp.diff(kept_, part.delta, 2) / sp.diff(kept_, part.w, 2)
     return written_as(part.others * (part.choices - 1) / part.choices, c)
 
@@ -259,7 +321,12 @@ def equations() -> dict[str, Equation]:
             f"wrong_{name}": (part.wrong, partial(wrong_mass, part), SYMMETRIC),
             f"gain_{name}": (part.gain, part.w * part.delta, SYMMETRIC),
             f"ratio_{name}": (c, partial(ratio, part), "w^2 - c delta^2 is conserved"),
-            f"conserved_{name}": (epsilon**2, partial(conserved, part), SYMMETRIC, start),
+            f"conserved_{name}": (
+                epsilon**2,
+                partial(conserved, part),
+                SYMMETRIC,
+                start,
+            ),
         }
         by_name |= equation.table(ref(DERIVED), status="exact", **rows)
     return by_name
@@ -269,8 +336,8 @@ def equations() -> dict[str, Equation]:
 def flow() -> Flow:
     """Flow of attention and value gains in the time t = eta * steps.
 
-    Observables: losses, gains, and the probabilities of the correct answer and of any answer of the
-    correct relation.
+    Observables: losses, gains, and the probabilities of the correct answer and of any
+    answer of the correct relation.
     """
     made = equations()
     names = [f"{kind}_{part.name}" for kind in ("wrong", "gain") for part in PARTS]

@@ -10,9 +10,16 @@ import scipy.optimize
 import scipy.special
 import sympy as sp
 
-from theory import Allowed, Equation, ParameterError, linear_root, proved, symbol, vanishes, written_as
-from theory.equations import equation
-from theory.call import scope
+from theory import (
+    Allowed,
+    Equation,
+    ParameterError,
+    linear_root,
+    proved,
+    symbol,
+    vanishes,
+    written_as,
+)
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -28,15 +35,22 @@ from theory.associative_memory.factual_recall.dynamics import (
     epsilon,
 )
 from theory.associative_memory.symbols import DERIVED, ref, t
+from theory.call import scope
+from theory.equations import equation
 
 rate = symbol(
-    "lambda_recall", r"\lambda", "initial growth rate: lambda_r or lambda_s", positive=True
+    "lambda_recall",
+    r"\lambda",
+    "initial growth rate: lambda_r or lambda_s",
+    positive=True,
 )
 K = symbol("K", means="choices: R or D", integer=True, positive=True)
 c = dynamics.INVARIANT
 gain = symbol("X_gain", "X", "logit gained: X or Y", positive=True)
 angle = symbol("theta", means="angle: attention is epsilon cosh(theta)", positive=True)
-share = symbol("share_left", r"\varphi", "part of the initial loss that is left", positive=True)
+share = symbol(
+    "share_left", r"\varphi", "part of the initial loss that is left", positive=True
+)
 hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
 rates = {
     x: symbol(f"lambda_{x[0]}", means=f"initial growth rate of the {x}", positive=True)
@@ -50,20 +64,26 @@ def growth(part: Part) -> sp.Expr:
     """Growth rate of the linearised pair."""
     flow = dynamics.flow()
     modes = flow.linearised(at=dict.fromkeys(flow.state, 0))
-    return next(mode.rate for mode in modes if part.w in mode.direction)  # other modes decay
+    return next(
+        mode.rate for mode in modes if part.w in mode.direction
+    )  # other modes decay
 
 
 @cache
 def speed() -> sp.Expr:
-    """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K
-    choices.
+    """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c),
+    for K choices.
 
     Exact because of ``w^2 - c delta^2 = epsilon^2``; both parts have this form.
     """
     forms = set()
     for part in PARTS:
         expanded = dynamics.flow().rhs[part.delta]
-        path = epsilon * sp.sinh(angle) / sp.sqrt(dynamics.equations()[f"ratio_{part.name}"].rhs)
+        path = (
+            epsilon
+            * sp.sinh(angle)
+            / sp.sqrt(dynamics.equations()[f"ratio_{part.name}"].rhs)
+        )
         moved = expanded.subs(part.w, epsilon * sp.cosh(angle)) / sp.diff(path, angle)
         mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs(
             {part.gain: gain, part.choices: K}
@@ -94,7 +114,9 @@ def ratio_of_rates() -> sp.Expr:
 def exact_gain() -> sp.Expr:
     """Gain X = w delta as a function of theta."""
     form = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
-    return written_as(form, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c))
+    return written_as(
+        form, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c)
+    )
 
 
 def exact_hitting() -> sp.Expr:
@@ -107,13 +129,14 @@ def exact_hitting() -> sp.Expr:
 def hitting_time() -> sp.Expr:
     """Time at which a gain is reached, for a small start.
 
-    e^theta is large unless X is small; hence X = epsilon^2 e^{2 theta} / (4 sqrt c) and dX/dt = 2 X
-    d(theta)/dt. Up to a gain x -> 0 the growth is exponential.
+    e^theta is large unless X is small; hence X = epsilon^2 e^{2 theta} / (4 sqrt c) and
+    dX/dt = 2 X d(theta)/dt. Up to a gain x -> 0 the growth is exponential.
 
     Raises
     ------
     ArithmeticError
-        If the matching point x does not cancel, or the printed form is not the derived one.
+        If the matching point x does not cancel, or the printed form is not the derived
+        one.
     """
     leading = epsilon**2 * sp.exp(2 * angle) / (4 * sp.sqrt(c))
     slope = 2 * gain * speed()
@@ -121,7 +144,9 @@ def hitting_time() -> sp.Expr:
     until = sp.solve(sp.Eq(leading, x), angle)[0] / rate
     later = sp.integrate(sp.expand(1 / slope), gain)
     total = sp.expand(until - later.subs(gain, x) + later)
-    limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))  # Ei(x) = gamma + ln x + O(x)
+    limit = total.subs(
+        sp.Ei(x), sp.EulerGamma + sp.log(x)
+    )  # Ei(x) = gamma + ln x + O(x)
     limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
     proved(not limit.has(x), "the matching point does not drop out")
     form = (
@@ -136,8 +161,8 @@ def hitting_time() -> sp.Expr:
 
 
 def gain_at_share() -> sp.Expr:
-    """Gain at which a part of the loss is a given share of its initial value ln K: (e^X + K - 1)
-    e^-X = K^share.
+    """Gain at which a part of the loss is a given share of its initial value ln K: (e^X
+    + K - 1) e^-X = K^share.
     """
     grown = symbol("grown", positive=True)  # e^X
     root = linear_root(grown + K - 1 - K**share * grown, grown)
@@ -145,14 +170,18 @@ def gain_at_share() -> sp.Expr:
 
 
 def level(part: Part, of: float) -> sp.Expr:
-    """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
-    return part.w * part.delta - equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
+    """Expression that crosses zero when a part of the loss reaches a share of its
+    initial value.
+    """
+    return part.w * part.delta - equations()["gain_at_share"].rhs.subs(
+        {share: of, K: part.choices}
+    )
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Growth rates, hitting times (exact and for a small start), late decay, and length of the
-    plateau.
+    """Growth rates, hitting times (exact and for a small start), late decay, and length
+    of the plateau.
     """
     # e^X = 2 lambda K X t to leading order; X grows logarithmically
     late = sp.log(2 * rate * K * t)
@@ -160,7 +189,9 @@ def equations() -> dict[str, Equation]:
     between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
     same = "w = epsilon cosh(theta), K = R for the relation and D for the subject"
     reached = symbol("T_exact", r"T(\theta)", "time at which theta is reached")
-    left = symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times")
+    left = symbol(
+        "loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times"
+    )
     length = symbol("T_plateau", r"T_{\mathrm{plateau}}", "length of the plateau")
     goal = "gain at which a part of the loss is a given share of its initial ln K"
     growing = rates["relation"] / rates["subject"], ratio_of_rates
@@ -203,22 +234,26 @@ def constants(p: Parameters, part: Part) -> dict[str, float]:
 
 
 def angle_of_share(p: Parameters, part: Part, share: float) -> float:
-    """Angle theta at which a part of the loss has fallen to a share of its initial value."""
+    """Angle theta at which a part of the loss has fallen to a share of its initial
+    value.
+    """
     numbers = constants(p, part)
     goal = gain_of_share(share, numbers["K"])
     return 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
 
 
 def gain_of_share(share: float, choices: float) -> float:
-    """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 - share."""
+    """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 -
+    share.
+    """
     left = math.expm1(share * math.log(choices))
     return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
 
 
 @scope.pointwise(RECALL)
 def time_of_share(p: Parameters, part: Part, share: Share) -> float:
-    """Flow time at which a part of the loss has decreased to a share of its initial value, at any
-    epsilon.
+    """Flow time at which a part of the loss has decreased to a share of its initial
+    value, at any epsilon.
 
     Parameters
     ----------
@@ -227,8 +262,8 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     part : Part
         `dynamics.RELATION` or `dynamics.SUBJECT`.
     share : float
-        Strictly between 0 and 1, and at least 1e-300. The share at time 0 lies below 1 by a term
-        that vanishes with epsilon; for larger values the time is 0.
+        Strictly between 0 and 1, and at least 1e-300. The share at time 0 lies below 1
+        by a term that vanishes with epsilon; for larger values the time is 0.
 
     Returns
     -------
@@ -238,12 +273,16 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     numbers = constants(p, part)
     end = angle_of_share(p, part, share)
     lam, choices = numbers["lambda_recall"], numbers["K"]
-    # Integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end); for X > 0 only the
-    # last 40 units contribute.
+    # Integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end); for X
+    # > 0 only the last 40 units contribute.
     amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
     start = max(0.0, end - 20)
     area, _ = scipy.integrate.quad(
-        lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12
+        lambda q: np.expm1(amplitude * np.sinh(2 * q)),
+        start,
+        end,
+        epsabs=0,
+        epsrel=1e-12,
     )
     return float((choices * end + area) / (lam * choices))
 

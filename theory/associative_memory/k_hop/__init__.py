@@ -1,5 +1,5 @@
-"""k-fold composition: the agreement identity and learning by curriculum (slides; Wang et al.
-2025).
+"""k-fold composition: the agreement identity and learning by curriculum (slides; Wang
+et al. 2025).
 """
 
 import warnings
@@ -13,9 +13,6 @@ import sympy as sp
 import xarray as xr
 
 from theory import Allowed, Equation, Flow, ParameterError, number, until
-from theory.numbers import numeric
-from theory.dynamics import prediction
-from theory.call import scope
 from theory.associative_memory.k_hop import overlaps
 from theory.associative_memory.k_hop.overlaps import (
     KERNEL_LEARNERS,
@@ -29,7 +26,10 @@ from theory.associative_memory.k_hop.overlaps import (
     mixture,
 )
 from theory.associative_memory.symbols import N, m
+from theory.call import scope
+from theory.dynamics import prediction
 from theory.dynamics.catalogue import catalogue
+from theory.numbers import numeric
 
 __all__ = [
     "Parameters",
@@ -55,8 +55,8 @@ LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of
 
 
 def time_of_product(system: Flow, p: Any, product: float, longest: float) -> float:
-    """Time at which the product of all overlaps reaches a value; NaN if it does not before
-    ``longest``.
+    """Time at which the product of all overlaps reaches a value; NaN if it does not
+    before ``longest``.
     """
     goal = {"end": sp.Mul(*system.state) - product}
     return float(system.solve(p, at=[0.0], events=goal, t=longest).end)
@@ -82,8 +82,8 @@ def starting_at(p: Parameters, overlaps: Sequence[float]) -> Any:
 
 @scope.pointwise(KERNEL_LEARNERS)
 def mixture_time(p: Parameters, product: Product = 0.5) -> float:
-    """Time of training on the mixture until the product of all overlaps reaches a value; 0 if it
-    starts above.
+    """Time of training on the mixture until the product of all overlaps reaches a
+    value; 0 if it starts above.
 
     Raises
     ------
@@ -98,12 +98,14 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
 
 
 @scope.pointwise(KERNEL_LEARNERS)
-def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
-    """Time of direct training from equal overlaps until their product reaches a value, by
-    quadrature; 0 if it starts above.
+def direct_time(
+    p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere"
+) -> float:
+    """Time of direct training from equal overlaps until their product reaches a value,
+    by quadrature; 0 if it starts above.
 
-    In the time unit of `flow` for these kernels. With ``s = ln m`` the integrand is smooth on all
-    scales.
+    In the time unit of `flow` for these kernels. With ``s = ln m`` the integrand is
+    smooth on all scales.
 
     Raises
     ------
@@ -137,17 +139,21 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
 def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.
 
-    Stage j trains the first j overlaps on the j-hop objective until their product is `STAGE`.
+    Stage j trains the first j overlaps on the j-hop objective until their product is
+    `STAGE`.
 
     Raises
     ------
     ParameterError
-        For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
+        For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5
+        (softmax).
     """
     return np.cumsum([length for _, _, length in stages(p, kernels)]).tolist()
 
 
-def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float], float]]:
+def stages(
+    p: Parameters, kernels: str
+) -> Iterator[tuple[Flow, dict[str, float], float]]:
     """Flow, initial values and length of each stage of the curriculum."""
     longest = LONGEST[kernels]
     overlaps: list[float] = []
@@ -160,8 +166,12 @@ def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float]
         overlaps = [float(final[q.name][0]) for q in system.state]
 
 
-def product_curve(p: Parameters, t: float, curriculum: bool, kernels: str) -> list[tuple[Any, Any]]:
-    """Times and product of all overlaps until ``t``, in pieces: one, or one for each stage."""
+def product_curve(
+    p: Parameters, t: float, curriculum: bool, kernels: str
+) -> list[tuple[Any, Any]]:
+    """Times and product of all overlaps until ``t``, in pieces: one, or one for each
+    stage.
+    """
     alike = [(flow(p.k, kernels), starting_at(p, [p.m_0] * p.k), t)]
     begun, out = 0.0, []
     for system, start, length in stages(p, kernels) if curriculum else alike:
@@ -172,7 +182,9 @@ def product_curve(p: Parameters, t: float, curriculum: bool, kernels: str) -> li
     return out
 
 
-def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:
+def over_hops(
+    equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int
+) -> sp.Expr:
     """Evaluate an equation's product over hops; exactly if the values are exact.
 
     Parameters
@@ -187,7 +199,9 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
         Number of things N.
     """
     spelled = equation.rhs.subs({k: len(values), N: size}).doit()
-    return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
+    return spelled.subs(
+        {entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)}
+    )
 
 
 # Predicted curves of a training run of softmax kernels, by stage of the curriculum
@@ -198,8 +212,8 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
-    """Predict a training run: flow of the overlaps of softmax kernels without batch noise, the same
-    for every seed.
+    """Predict a training run: flow of the overlaps of softmax kernels without batch
+    noise, the same for every seed.
 
     Parameters
     ----------
@@ -208,14 +222,14 @@ def predict(
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
     until : float, optional
-        Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
-        that of ``p.steps``.
+        Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by
+        default that of ``p.steps``.
 
     Returns
     -------
     Dataset
-        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (number in training) and ``accuracy``
-        over ``t``.
+        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (number in training) and
+        ``accuracy`` over ``t``.
 
     Raises
     ------
@@ -223,7 +237,11 @@ def predict(
         If the runs lack their times or were trained with other parameters.
     """
     if runs is None:
-        end = p.eta * p.steps if until is None else number("until", until, Allowed(above=0))
+        end = (
+            p.eta * p.steps
+            if until is None
+            else number("until", until, Allowed(above=0))
+        )
         times = np.linspace(0, end, 601)
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
@@ -240,7 +258,9 @@ def predict(
         end = time_of_product(system, start, STAGE, left) if hops < p.k else np.nan
         later = times >= begun
         inside = times[later & ~(times > begun + end)] - begun  # times of this stage
-        path = system.solve(start, at=np.append(inside, left if np.isnan(end) else end), t=left)
+        path = system.solve(
+            start, at=np.append(inside, left if np.isnan(end) else end), t=left
+        )
         now = np.flatnonzero(later)[: len(inside)]
         overlaps[now], trained[now] = state, hops
         for j, q in enumerate(system.state):
@@ -268,6 +288,9 @@ def predict(
 
 
 flows, sections, equations = catalogue(
-    {"k hops: agreement": [agreement_equations], "k hops: overlaps": [overlaps, partial(flow, 3)]},
+    {
+        "k hops: agreement": [agreement_equations],
+        "k hops: overlaps": [overlaps, partial(flow, 3)],
+    },
     *(partial(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)),
 )

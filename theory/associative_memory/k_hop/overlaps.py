@@ -1,5 +1,5 @@
-"""k-fold composition: parameters; probability that two tasks agree; flow of the overlaps of
-kernels with hidden permutations, all hops at once or by curriculum.
+"""k-fold composition: parameters; probability that two tasks agree; flow of the
+overlaps of kernels with hidden permutations, all hops at once or by curriculum.
 """
 
 from dataclasses import dataclass, replace
@@ -7,9 +7,21 @@ from typing import Any
 
 import sympy as sp
 
-from theory import BaseParameters, Equations, Flow, Preset, Scope, Stepped, array, parameter, symbol, table, written_as
-from theory.call import scope
+from theory import (
+    BaseParameters,
+    Equations,
+    Flow,
+    Preset,
+    Scope,
+    Stepped,
+    array,
+    parameter,
+    symbol,
+    table,
+    written_as,
+)
 from theory.associative_memory.symbols import DERIVED, N, ref, t
+from theory.call import scope
 from theory.dynamics.catalogue import cache
 
 # Parameters of k-fold composition, and which students its theory describes
@@ -17,8 +29,8 @@ from theory.dynamics.catalogue import cache
 
 @dataclass(frozen=True)
 class Parameters(Stepped):
-    """k hidden permutations of N things, k permutations given in context; kernel learner of the
-    hidden ones.
+    """k hidden permutations of N things, k permutations given in context; kernel
+    learner of the hidden ones.
 
     Raises
     ------
@@ -34,7 +46,10 @@ class Parameters(Stepped):
     N: int = parameter(5, "things that are permuted", low=2)
     k: int = parameter(3, "hops", low=1, high=16)
     m_0: float = parameter(
-        0.1, "overlap of every kernel with its permutation at the start", low=1e-100, high=0.9
+        0.1,
+        "overlap of every kernel with its permutation at the start",
+        low=1e-100,
+        high=0.9,
     )
     curriculum: bool = parameter(
         False, "train one hop, then two, ..., each until its product of overlaps is 0.9"
@@ -56,7 +71,8 @@ class Parameters(Stepped):
 
 @dataclass(frozen=True)
 class Pointers(BaseParameters):
-    """Extension: attention layers that learn 1, 2, 4, .. hops along a permutation given in context.
+    """Extension: attention layers that learn 1, 2, 4, .. hops along a permutation given
+    in context.
 
     Raises
     ------
@@ -65,7 +81,9 @@ class Pointers(BaseParameters):
     """
 
     N: int = parameter(11, "things that are permuted", low=3)
-    layers: int = parameter(3, "attention layers; the deepest answers 2^layers hops", low=1, high=4)
+    layers: int = parameter(
+        3, "attention layers; the deepest answers 2^layers hops", low=1, high=4
+    )
     hops: str = parameter(
         "mixture",
         "train on 1, 2, 4, .. hops together, or on the deepest alone",
@@ -80,7 +98,8 @@ class Pointers(BaseParameters):
     eval_every: int = parameter(10, "steps between measurements", low=1)
 
 
-# Each function states whether it describes direct training, the curriculum or the mixture.
+# Each function states whether it describes direct training, the curriculum or the
+# mixture.
 KERNEL_LEARNERS = Scope(
     "the flow of the overlaps",
     "kernel learners that start with equal overlaps",
@@ -93,36 +112,46 @@ applies = scope.applies({"flow": KERNEL_LEARNERS})
 # Probability that two sets of hidden permutations give the same answer
 
 agree = array("a_agree", "a", "probability of agreement after j hops")
-phi = array("phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop")
+phi = array(
+    "phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop"
+)
 k = symbol("k", means="hops", integer=True, positive=True)
 UNIFORM = "input permutations and starting point uniform"
 agreement = symbol(
-    "agreement", r"\Pr[f_{\pi}=f_{\pi'}]", "probability that two tasks agree", positive=True
+    "agreement",
+    r"\Pr[f_{\pi}=f_{\pi'}]",
+    "probability that two tasks agree",
+    positive=True,
 )
-before = symbol("a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True)
+before = symbol(
+    "a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True
+)
 fixed = symbol("phi_j", r"\phi_{j}", "fixed points at hop j", nonnegative=True)
 
 
 def one_hop() -> sp.Expr:
     """Agreement after a hop as a function of the agreement before it.
 
-    The input permutation maps an agreeing pair to a uniform point, and a differing pair to a
-    uniform pair of distinct points. Agreeing points stay in agreement with probability phi/N.
-    Distinct points x, x' are mapped to the same point if x' is the image of x under pi'^-1 pi; the
-    image differs from x with probability 1 - phi/N, and x' is any of N - 1 points.
+    The input permutation maps an agreeing pair to a uniform point, and a differing pair
+    to a uniform pair of distinct points. Agreeing points stay in agreement with
+    probability phi/N. Distinct points x, x' are mapped to the same point if x' is the
+    image of x under pi'^-1 pi; the image differs from x with probability 1 - phi/N, and
+    x' is any of N - 1 points.
     """
     return before * fixed / N + (1 - before) * (1 - fixed / N) / (N - 1)
 
 
 @cache
 def agreement_equations() -> Equations:
-    """One hop, the product over hops, derangements, and the mean square over random maps."""
+    """One hop, the product over hops, derangements, and the mean square over random
+    maps.
+    """
     # One hop shrinks the deviation of the agreement from 1/N by a factor.
     ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
     product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
     derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
-    # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of points, each
-    # fixed w.p. 1/(N(N-1)).
+    # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of
+    # points, each fixed w.p. 1/(N(N-1)).
     falling = N * (N - 1) / (N * (N - 1))
     square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = sp.simplify((square / (N - 1) ** 2) ** k)
@@ -135,8 +164,20 @@ def agreement_equations() -> Equations:
         status="exact",
         agreement_hop=(agree[j], one_hop(), DERIVED, UNIFORM),
         agreement=(agreement, product, wang, UNIFORM),
-        agreement_derangements=(agreement, derangements, DERIVED, UNIFORM, "no hop alike anywhere"),
-        correlation_square=(corr, typical, DERIVED, drawn, "corr: product of (phi_j - 1)/(N - 1)"),
+        agreement_derangements=(
+            agreement,
+            derangements,
+            DERIVED,
+            UNIFORM,
+            "no hop alike anywhere",
+        ),
+        correlation_square=(
+            corr,
+            typical,
+            DERIVED,
+            drawn,
+            "corr: product of (phi_j - 1)/(N - 1)",
+        ),
     )
 
 
@@ -150,7 +191,9 @@ trace = symbol(
     "kernel of hop j on its permutation",
     real=True,
 )
-correct = symbol("p_correct", r"p_{\mathrm{correct}}", "probability of the answer", positive=True)
+correct = symbol(
+    "p_correct", r"p_{\mathrm{correct}}", "probability of the answer", positive=True
+)
 STAGE = 0.9  # product of overlaps at which a stage of the curriculum ends
 SPHERE = "every kernel ascends on the sphere of fixed norm: rate of m times 1 - m^2"
 SOFTMAX = "columns of every kernel are softmaxes of trained logits"
@@ -158,20 +201,21 @@ KERNELS = "doubly stochastic kernels in place of the hidden permutations"
 
 
 def on_sphere(slope: sp.Expr) -> sp.Expr:
-    """Rate of the overlap m of two unit vectors when one follows the gradient of a function of m.
+    """Rate of the overlap m of two unit vectors when one follows the gradient of a
+    function of m.
 
-    On the unit sphere the component of the gradient along the vector, m times its length, is
-    projected out.
+    On the unit sphere the component of the gradient along the vector, m times its
+    length, is projected out.
     """
     return sp.factor(slope - slope * m * m)
 
 
 def by_softmax(slope: sp.Expr) -> sp.Expr:
-    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that follow the
-    gradient of a function of the overlap.
+    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that
+    follow the gradient of a function of the overlap.
 
-    A column with probability a on the correct entry has m = (N a - 1)/(N - 1); each column
-    contributes 1/N of the slope.
+    A column with probability a on the correct entry has m = (N a - 1)/(N - 1); each
+    column contributes 1/N of the slope.
     """
     a, gap = sp.symbols("a gap", positive=True)
     mass = sp.exp(gap) / (sp.exp(gap) + N - 1)
@@ -180,8 +224,15 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
     )  # objective 1/N + (1 - 1/N) prod m
     right = of_mass * a * (1 - a)  # softmax derivative with respect to its own logit
     wrong = -right / (N - 1)  # the opposite, shared by the column's N - 1 other logits
-    of_gap = sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass))) * a * (1 - a) * (right - wrong)
-    return sp.factor((sp.diff((N * a - 1) / (N - 1), a) * of_gap).subs(a, (1 + (N - 1) * m) / N))
+    of_gap = (
+        sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass)))
+        * a
+        * (1 - a)
+        * (right - wrong)
+    )
+    return sp.factor(
+        (sp.diff((N * a - 1) / (N - 1), a) * of_gap).subs(a, (1 + (N - 1) * m) / N)
+    )
 
 
 LEARNERS = {
@@ -202,8 +253,13 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         ``sphere``: kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)).
         ``softmax``: softmax columns as in the students, time ``t = eta * steps``.
     """
-    names = [symbol(f"m_{q}", means=f"overlap of hop {q}", real=True) for q in range(1, hops + 1)]
-    starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
+    names = [
+        symbol(f"m_{q}", means=f"overlap of hop {q}", real=True)
+        for q in range(1, hops + 1)
+    ]
+    starts = [
+        symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)
+    ]
     product = sp.Mul(*names)
     rate, why, name, clock = LEARNERS[kernels]
     return Flow(
@@ -222,11 +278,11 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
 
 @cache
 def mixture(hops: int) -> Flow:
-    """Flow of the overlaps for an even mixture of tasks with 1, 2, .. k hops, kernels on the
-    sphere.
+    """Flow of the overlaps for an even mixture of tasks with 1, 2, .. k hops, kernels
+    on the sphere.
 
-    The objective is the sum over l of the product of the first l overlaps, in the time unit of
-    `flow` for each task.
+    The objective is the sum over l of the product of the first l overlaps, in the time
+    unit of `flow` for each task.
     """
     whole = flow(hops)
     names = list(whole.state)
@@ -241,13 +297,14 @@ def mixture(hops: int) -> Flow:
 
 @cache
 def equations() -> Equations:
-    """Expected accuracy of kernels, flow of equal overlaps, its training time, and the conserved
-    ratios.
+    """Expected accuracy of kernels, flow of equal overlaps, its training time, and the
+    conserved ratios.
     """
     overlap_of = (trace - 1) / (N - 1)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
     equal = on_sphere(m ** (k - 1))
-    # Direct training from equal overlaps: separation of variables, with 1 - m^2 = 1 for small m_0.
+    # Direct training from equal overlaps: separation of variables, with 1 - m^2 = 1 for
+    # small m_0.
     power = symbol("n_power", positive=True)
     v = sp.Symbol("v", positive=True)
     direct = sp.integrate(v ** (-power - 1), (v, m_0, sp.oo)).subs(power, k - 2)
@@ -268,6 +325,13 @@ def equations() -> Equations:
         hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
         equal_overlaps=(rate_of_m, equal, SPHERE, alike),
         equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
-        direct_time=(direct_time, direct, "leading order", "k >= 3", "m_0 -> 0", SPHERE),
+        direct_time=(
+            direct_time,
+            direct,
+            "leading order",
+            "k >= 3",
+            "m_0 -> 0",
+            SPHERE,
+        ),
         hop_invariant=(conserved, ratio, SPHERE, pairs),
     )

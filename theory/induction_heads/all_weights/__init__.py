@@ -1,3 +1,3 @@
-"""Training of all weights: the gradient flow in closed form, its emergence times, and their
-asymptotic law (beyond Theorem 2).
+"""Training of all weights: the gradient flow in closed form, its emergence times, and
+their asymptotic law (beyond Theorem 2).
 """

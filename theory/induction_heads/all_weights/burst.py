@@ -1,8 +1,8 @@
 """All weights on a context that ends in a burst: its last B pairs are the queried one.
 
-The scores are those of one right pair (`scores`): a right row scores by what it retrieved of the
-right item and of the right label, which earlier pairs of the burst add to. Pairs before the burst
-are as those before a single last pair.
+The scores are those of one right pair (`scores`): a right row scores by what it
+retrieved of the right item and of the right label, which earlier pairs of the burst add
+to. Pairs before the burst are as those before a single last pair.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ import numpy as np
 import sympy as sp
 
 from theory import Equation, array, proved, symbol, table, vanishes
+from theory.call.parameters import ParameterError
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights.running import (
     after,
@@ -49,16 +50,25 @@ from theory.induction_heads.all_weights.scores import (
     x_label,
     x_self,
 )
-from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number, overlap, value
+from theory.induction_heads.network import (
+    ENDS,
+    MASKS,
+    ORTHONORMAL,
+    Row,
+    number,
+    overlap,
+    value,
+)
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
 from theory.symbols.notation import Forms
-from theory.call.parameters import ParameterError
 
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"
 BEFORE = "every pair before the burst occurs once"
 E_1 = symbol(
-    "E_1", means="exp(alpha_1), of a right row on an earlier one of its kind", positive=True
+    "E_1",
+    means="exp(alpha_1), of a right row on an earlier one of its kind",
+    positive=True,
 )
 
 
@@ -81,8 +91,8 @@ def counted(expr: sp.Expr) -> sp.Expr:
 
 
 def right_weights() -> dict[str, sp.Expr]:
-    """Attention of first-layer rows of the burst's pair k: to the right item, to the right label,
-    and to one other token.
+    """Attention of first-layer rows of the burst's pair k: to the right item, to the
+    right label, and to one other token.
     """
     of_item = E + (k - 1) * (E_1 + 1) + 2 * (N - B)
     of_label = e + of_item
@@ -104,7 +114,9 @@ def in_full(expr: sp.Expr, mask: str) -> sp.Expr:
 
 def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
     """What a row of the first layer retrieves of a token, from the network."""
-    weight = network(mask, B).block(2, row, partial(overlap, structure.TOKEN, "I", token))
+    weight = network(mask, B).block(
+        2, row, partial(overlap, structure.TOKEN, "I", token)
+    )
     return counted(value(weight))
 
 
@@ -142,8 +154,8 @@ def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
 
 
 def score_forms(mask: str) -> dict[str, sp.Expr]:
-    """Scores of the query on the rows of the burst's pair k, on the first row (strict mask) and on
-    itself, relative to other rows, which all have one score.
+    """Scores of the query on the rows of the burst's pair k, on the first row (strict
+    mask) and on itself, relative to other rows, which all have one score.
     """
     w = right_weights()
     forms = {
@@ -177,7 +189,9 @@ def key_scores(mask: str) -> dict[str, sp.Expr]:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What rows of the burst retrieve in the first layer, and their scores in the second."""
+    """What rows of the burst retrieve in the first layer, and their scores in the
+    second.
+    """
     by_name: dict[str, Equation] = {}
     last = number("query", N)
     rows = {kind: number(kind, N - B + k) for kind in ("item", "label")}
@@ -188,10 +202,14 @@ def equations() -> dict[str, Equation]:
             kind, token = name.split("_")
             made[f"burst_first_{name}{end}"] = (
                 R[rows[kind], tokens[token]],
-                lambda name=name, mask=mask: in_full(weights(mask)[f"right_{name}"], mask),
+                lambda name=name, mask=mask: in_full(
+                    weights(mask)[f"right_{name}"], mask
+                ),
             )
         for name in score_forms(mask):
-            row = {"first": sp.S.One, "query": last}.get(name) or rows[name.removeprefix("right_")]
+            row = {"first": sp.S.One, "query": last}.get(name) or rows[
+                name.removeprefix("right_")
+            ]
             made[f"burst_key_{name}{end}"] = (
                 P[last, row] - P[last, 2 * l],
                 lambda name=name, mask=mask: key_scores(mask)[name],
@@ -237,8 +255,8 @@ def written(
     w, query : mapping
         `weights` of the first layer, and those of the query, by token.
     before, right : mapping
-        Attention of the second layer to items and labels of pair l before the burst, and of pair k
-        in it.
+        Attention of the second layer to items and labels of pair l before the burst,
+        and of pair k in it.
     retrieved : mapping
         What both layers retrieve of items and labels of pair l.
     later, over_burst : callable
@@ -256,7 +274,9 @@ def written(
     def along(token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
         return gamma[1] * query[token] + (gamma[2] * second + gamma[3] * deep) / Z
 
-    after = later(sum(before[kind] * w[f"{kind}_other"] for kind in before)) + from_burst("other")
+    after = later(
+        sum(before[kind] * w[f"{kind}_other"] for kind in before)
+    ) + from_burst("other")
     itself = {kind: to_itself * before[kind] * w[f"{kind}_self"] for kind in before}
     items, labels = (over_burst(right[kind]) for kind in ("item", "label"))
     return {
@@ -264,12 +284,17 @@ def written(
         "retrieved_label": after + itself["label"],
         "output_item": along("other", before["item"], retrieved["item"]),
         "output_label": along("other", before["label"], retrieved["label"]),
-        "output_right_item": gamma[0] + along("item", items + on_query, from_burst("item")),
+        "output_right_item": gamma[0]
+        + along("item", items + on_query, from_burst("item")),
         "output_right_label": along("label", labels, from_burst("label")),
     }
 
 
-OF_QUERY = {"item": H, "label": B * g, "other": g}  # what the query retrieves of right tokens
+OF_QUERY = {
+    "item": H,
+    "label": B * g,
+    "other": g,
+}  # what the query retrieves of right tokens
 
 
 @cache
@@ -308,11 +333,13 @@ def burst_loss_equations() -> dict[str, Equation]:
 
 @cache
 def compiled(mask: str) -> Callable:
-    """Equation ``burst_loss`` and those before it, with their gradient; pairs before the burst are
-    numbered by l, those in it by k.
+    """Equation ``burst_loss`` and those before it, with their gradient; pairs before
+    the burst are numbered by l, those in it by k.
     """
     to_itself, scores = MASKS[mask], score_forms(mask)
-    first = row_weights(l) | {real(f"right_{name}"): f for name, f in right_weights().items()}
+    first = row_weights(l) | {
+        real(f"right_{name}"): f for name, f in right_weights().items()
+    }
     on_item, Z = real("on_item Z")
     on_right = {kind: real(f"on_right_{kind}") for kind in ("item", "label")}
     chain = {
@@ -380,6 +407,10 @@ def loss_and_gradient(
         Unless some pair is not a right one.
     """
     if right not in range(1, size):
-        raise ParameterError(f"B = {right}: must lie in 1..{size - 1}, below N = {size}")
+        raise ParameterError(
+            f"B = {right}: must lie in 1..{size - 1}, below N = {size}"
+        )
     places = np.arange(1.0, right + 1)
-    return compiled(mask)(theta, *rows(size - right, mask), places, float(size), float(right))
+    return compiled(mask)(
+        theta, *rows(size - right, mask), places, float(size), float(right)
+    )

@@ -1,8 +1,8 @@
 """Emergence times of the gradient flow of all weights by a stiff integrator.
 
-Rates are of order 1 (gamma_1), 1/N (other gammas) and 1/N^2 (the rest), and the loss drops within a
-time of order N after a time of order N^2. An implicit integrator in t/N is used; its Jacobian is a
-central difference of the exact gradient.
+Rates are of order 1 (gamma_1), 1/N (other gammas) and 1/N^2 (the rest), and the loss
+drops within a time of order N after a time of order N^2. An implicit integrator in t/N
+is used; its Jacobian is a central difference of the exact gradient.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +23,9 @@ from theory.symbols.special import first_crossing
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 LEVELS = {f"T_{short}": structure.HEAD[short] for short in ("gamma", "beta", "alpha")}
 QUERIES = ("last", "uniform")
-Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # beyond it: more than a minute and 10 GB
+Pairs = Annotated[
+    int, Allowed(low=1, high=10**6)
+]  # beyond it: more than a minute and 10 GB
 Query = Annotated[str, Allowed(choices=QUERIES)]
 Mask = Annotated[str, Allowed(choices=("strict", "inclusive"))]
 Right = Annotated[int, Allowed(low=1)]
@@ -31,17 +33,20 @@ RTOL, ATOL = (
     1e-9,
     1e-11,
 )  # the gradient is exact to 1e-15 / N; a smaller tolerance only costs steps
-DIFFERENCE = 1e-4  # step of the Jacobian; its error 1e-8 does not slow Newton's iteration
+DIFFERENCE = (
+    1e-4  # step of the Jacobian; its error 1e-8 does not slow Newton's iteration
+)
 HORIZON = 40.0  # longest time in N^2
 HALF = 0.5
 
 
 def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
-    """Relative rates of the pseudo-parameters by name, and the rate of the gammas per unit of t.
+    """Relative rates of the pseudo-parameters by name, and the rate of the gammas per
+    unit of t.
 
-    For orthonormal vectors all rates are equal. For Gaussian vectors of squared norm D the unit is
-    such that gammas move at rate 1, while t counts unit-rate flow of normalised vectors (see
-    `gaussian`).
+    For orthonormal vectors all rates are equal. For Gaussian vectors of squared norm D
+    the unit is such that gammas move at rate 1, while t counts unit-rate flow of
+    normalised vectors (see `gaussian`).
     """
     if data == "orthonormal":
         return None, 1.0
@@ -71,13 +76,16 @@ def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGr
     Raises
     ------
     ParameterError
-        If there are several right pairs and another than the last is queried, or no other pairs.
+        If there are several right pairs and another than the last is queried, or no
+        other pairs.
     """
     pair = size if query == "last" else query
     if right == 1:
         return partial(loss_and_gradient, size=size, query=pair, mask=mask)
     if pair != size:
-        raise ParameterError(f"right = {right}: must be 1 unless the last pair is queried")
+        raise ParameterError(
+            f"right = {right}: must be 1 unless the last pair is queried"
+        )
     if right >= size:
         raise ParameterError(f"right = {right}: must be below N = {size}")
     return partial(burst.loss_and_gradient, size=size, right=right, mask=mask)
@@ -103,8 +111,8 @@ def descend(
     speed: Mapping[str, float] | None = None,
     horizon: float = HORIZON,
 ) -> Any:
-    """Gradient flow from zero until the loss has dropped, in units t/N. Only ``names`` are trained;
-    the other pseudo-parameters stay zero.
+    """Gradient flow from zero until the loss has dropped, in units t/N. Only ``names``
+    are trained; the other pseudo-parameters stay zero.
 
     Parameters
     ----------
@@ -115,8 +123,8 @@ def descend(
     names : collection of str
         Trained pseudo-parameters.
     until : callable, optional
-        Function of the loss and all pseudo-parameters that decides when to stop; by default at loss
-        1/2.
+        Function of the loss and all pseudo-parameters that decides when to stop; by
+        default at loss 1/2.
     rtol : float
         Tolerance of the integrator.
     speed : mapping of str to float, optional
@@ -143,7 +151,11 @@ def descend(
     def jacobian(at: float, state: np.ndarray) -> np.ndarray:
         shift = DIFFERENCE * np.eye(len(index))
         return np.stack(
-            [(rate(at, state + s) - rate(at, state - s)) / (2 * DIFFERENCE) for s in shift], 1
+            [
+                (rate(at, state + s) - rate(at, state - s)) / (2 * DIFFERENCE)
+                for s in shift
+            ],
+            1,
         )
 
     def dropped(_: float, state: np.ndarray) -> float:
@@ -173,12 +185,19 @@ def descend(
     return run
 
 
-def crossings(run: Any, size: float, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
-    """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they do not."""
+def crossings(
+    run: Any, size: float, levels: Mapping[str, str] = LEVELS
+) -> dict[str, float]:
+    """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they
+    do not.
+    """
     times = {
-        label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()
+        label: size * first_crossing(run, NAMES.index(name), HALF)
+        for label, name in levels.items()
     }
-    times["T_drop"] = size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
+    times["T_drop"] = (
+        size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
+    )
     return times
 
 
@@ -191,8 +210,8 @@ def flow_of(
     right: Right = 1,
     **options: Any,
 ) -> Any:
-    """Integrate the flow of all weights for the last pair (of ``right`` right ones) or a uniform
-    query; see `descend`.
+    """Integrate the flow of all weights for the last pair (of ``right`` right ones) or
+    a uniform query; see `descend`.
 
     Raises
     ------
@@ -218,10 +237,12 @@ def _flow(
     speed: tuple[tuple[str, float], ...] = (),
     **options: Any,
 ) -> Any:
-    """The same flow is integrated once for times and curves, and for learning rates and sizes of
-    vectors that it does not depend on.
+    """The same flow is integrated once for times and curves, and for learning rates and
+    sizes of vectors that it does not depend on.
     """
-    return descend(loss_of(size, query, mask, right), size, names, speed=dict(speed), **options)
+    return descend(
+        loss_of(size, query, mask, right), size, names, speed=dict(speed), **options
+    )
 
 
 def times(
@@ -252,9 +273,9 @@ def times(
     Returns
     -------
     dict
-        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite if not
-        before the drop) and ``T_drop`` (loss at 1/2), in the time t of unit-rate flow of the
-        pseudo-parameters on the loss summed over D.
+        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite
+        if not before the drop) and ``T_drop`` (loss at 1/2), in the time t of unit-rate
+        flow of the pseudo-parameters on the loss summed over D.
     """
     return crossings(flow_of(size, query, mask, names, right, **options), size)
 
@@ -268,8 +289,8 @@ def curve(
     right: Right = 1,
     **options: Any,
 ) -> xr.Dataset:
-    """All nineteen pseudo-parameters and the loss over t, up to the drop, at points spread evenly
-    over the integrator's steps.
+    """All nineteen pseudo-parameters and the loss over t, up to the drop, at points
+    spread evenly over the integrator's steps.
     """
     run = flow_of(size, query, mask, right=right, **options)
     of = loss_of(size, query, mask, right)
@@ -280,9 +301,11 @@ def curve(
     return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * taus})
 
 
-def euler(size: int, query: str, mask: str, step: float, steps: int, right: int = 1) -> np.ndarray:
-    """Gradient descent with a finite step in t; for a uniform query every pair is queried once per
-    step. Shape (steps + 1, 19).
+def euler(
+    size: int, query: str, mask: str, step: float, steps: int, right: int = 1
+) -> np.ndarray:
+    """Gradient descent with a finite step in t; for a uniform query every pair is
+    queried once per step. Shape (steps + 1, 19).
     """
     path = np.zeros((steps + 1, len(NAMES)))
     of = loss_of(size, query, mask, right)

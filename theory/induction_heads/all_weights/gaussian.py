@@ -1,11 +1,12 @@
 """Gaussian items, labels and codes of unit variance, as in the paper's experiments.
 
-Vectors have squared norm D instead of 1. In terms of D alpha and D beta, the loss divided by D is
-that of normalised vectors; gamma then moves D times faster, and the other two D^3 times faster. For
-D >> N^(1/2) attention therefore forms while gamma = D t/N is still small, at times of order N^(3/2)
-/ D^2 (at gamma = 1 it would take N^2 / D^3); the loss drops ln 2 / (4 D) later. Inner products
-divided by D deviate from their means with variance of order 1/D: to first order in 1/D, the loss
-over D changes by half the sum of its second derivatives with respect to them times their variances.
+Vectors have squared norm D instead of 1. In terms of D alpha and D beta, the loss
+divided by D is that of normalised vectors; gamma then moves D times faster, and the
+other two D^3 times faster. For D >> N^(1/2) attention therefore forms while gamma = D
+t/N is still small, at times of order N^(3/2) / D^2 (at gamma = 1 it would take N^2 /
+D^3); the loss drops ln 2 / (4 D) later. Inner products divided by D deviate from their
+means with variance of order 1/D: to first order in 1/D, the loss over D changes by half
+the sum of its second derivatives with respect to them times their variances.
 """
 
 from functools import cache, partial
@@ -14,7 +15,6 @@ import sympy as sp
 
 from theory import Equations, symbol
 from theory.equations import equation
-from theory.symbols.algebra import gaussian_moment, proved, vanishes
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
 from theory.induction_heads.all_weights.scores import THETA, e
@@ -37,13 +37,19 @@ from theory.induction_heads.symbols import (
     x,
 )
 from theory.numbers.numeric import wright_omega
+from theory.symbols.algebra import gaussian_moment, proved, vanishes
 
 beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("beta_2", "gamma_3", "gamma_4"))
 T_beta_scaled = symbol(
     "T_beta_scaled", r"T_{\beta}(\theta / D)", "time of D beta = theta", positive=True
 )
 var_other, var_own, var_swapped = (
-    symbol(f"var_{name}", rf"\mathrm{{Var}}\,({tex} / D)", f"variance of {means}", positive=True)
+    symbol(
+        f"var_{name}",
+        rf"\mathrm{{Var}}\,({tex} / D)",
+        f"variance of {means}",
+        positive=True,
+    )
     for name, tex, means in (
         ("other", r"a \cdot b", "the inner product of two different vectors over D"),
         ("own", "|a|^{2}", "a squared norm over D"),
@@ -59,13 +65,17 @@ GIVEN = (
 )
 QUERIES = {
     "last": ("q = N", "three numbers"),
-    "uniform": ("uniform q", "alpha_3, beta_2, gamma_3, gamma_4", "leading order in 1 / ln N"),
+    "uniform": (
+        "uniform q",
+        "alpha_3, beta_2, gamma_3, gamma_4",
+        "leading order in 1 / ln N",
+    ),
 }
 
 
 def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Variances of x.y, |x|^2 and x M x^T, divided by D, for independent standard normal
-    coordinates.
+    """Variances of x.y, |x|^2 and x M x^T, divided by D, for independent standard
+    normal coordinates.
     """
 
     def of(product: str) -> sp.Expr:
@@ -81,9 +91,9 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
 def needed_last() -> sp.Expr:
     """Integral of D^3 gamma over time until D beta = theta, last pair.
 
-    After the first steps d(beta)/dt = gamma E / (2 N^2) to leading order, proportional to gamma
-    however small, and alpha = beta^2/2 for any gamma(t), since the invariant does not depend on a
-    common rate of the two.
+    After the first steps d(beta)/dt = gamma E / (2 N^2) to leading order, proportional
+    to gamma however small, and alpha = beta^2/2 for any gamma(t), since the invariant
+    does not depend on a common rate of the two.
     """
     shift = expansions.manifold()[0].coeff(x, 0)
     rate, _ = expansions.scaled_rates({sp.exp(alpha): E * sp.exp(shift)}, 2)
@@ -94,27 +104,37 @@ def needed_last() -> sp.Expr:
 
 @cache
 def drive() -> sp.Expr:
-    """Coefficient of ln N in the decrease of the loss for a uniform query, at small gammas and
-    attention, times N^2.
+    """Coefficient of ln N in the decrease of the loss for a uniform query, at small
+    gammas and attention, times N^2.
 
-    The loss decreases by 2 (gamma_3 w + gamma_4 r), with w the attention on the correct label and r
-    its weight in what other attended rows have retrieved. To first order in beta a row has
-    attention (1 + beta (score - mean score)) / (2 N). The mean scores and higher orders do not
-    contribute to ln N after averaging over pairs.
+    The loss decreases by 2 (gamma_3 w + gamma_4 r), with w the attention on the correct
+    label and r its weight in what other attended rows have retrieved. To first order in
+    beta a row has attention (1 + beta (score - mean score)) / (2 N). The mean scores
+    and higher orders do not contribute to ln N after averaging over pairs.
     """
-    weights = {name: weight.subs(scores.E, 0) for name, weight in scores.context_weights().items()}
-    later = [weights["item_other"], weights["label_other"]]  # a label's weight in row pair k
+    weights = {
+        name: weight.subs(scores.E, 0)
+        for name, weight in scores.context_weights().items()
+    }
+    later = [
+        weights["item_other"],
+        weights["label_other"],
+    ]  # a label's weight in row pair k
     summand = gamma_3 * beta_2 * weights["label_item"]
-    summand += gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)  # k - 1 earlier pairs
+    summand += (
+        gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)
+    )  # k - 1 earlier pairs
     v = sp.Symbol("v")
-    far = sp.cancel(sp.together(summand.subs(k, 1 / v)))  # c_0 + c_1 / k, which sums to c_1 ln N
+    far = sp.cancel(
+        sp.together(summand.subs(k, 1 / v))
+    )  # c_0 + c_1 / k, which sums to c_1 ln N
     return sp.expand(sp.diff(far, v).subs(v, 0))
 
 
 @cache
 def needed_uniform() -> sp.Expr:
-    """Integral of D^3 gamma over time until D beta = theta, uniform query, gamma_3 = gamma_4 =
-    gamma.
+    """Integral of D^3 gamma over time until D beta = theta, uniform query, gamma_3 =
+    gamma_4 = gamma.
 
     d(alpha)/d(beta) separates; its solution is a Wright omega function.
     """
@@ -127,7 +147,9 @@ def needed_uniform() -> sp.Expr:
         "e^-alpha is not this omega function of beta",
     )
     factor, slowness = sp.cancel(gamma_3 / fall[0].subs(e, 1 / omega)).as_coeff_Mul()
-    return factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
+    return (
+        factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
+    )
 
 
 @cache
@@ -154,13 +176,14 @@ def fast_time(query: str) -> sp.Expr:
 
 @cache
 def after_attention() -> sp.Expr:
-    """Time for gamma to grow from zero until the loss is 1/2, with all attention on the correct
-    label.
+    """Time for gamma to grow from zero until the loss is 1/2, with all attention on the
+    correct label.
     """
     rates = dynamics.flow().rhs
     loss = dynamics.equations()["loss"].rhs
     rate, late = (
-        sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0) for expr in (rates[gamma], loss)
+        sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0)
+        for expr in (rates[gamma], loss)
     )
     half = min(sp.solve(late - sp.Rational(1, 2), gamma))
     return sp.expand_log(sp.integrate(1 / rate, (gamma, 0, half)) / D, force=True)

@@ -1,14 +1,15 @@
 """Asymptotic law of the emergence times when all weights are trained: flow of five
 pseudo-parameters, and its limit of large N.
 
-For both kinds of queries the times scale as N^2 / ln N. For the last pair alpha_3 does not wait for
-beta_2: because gamma_4 is negative, retrieved tokens are harmful, and attention of labels on their
-own items collects them; alpha_3 is driven by e^alpha_3 ln N / (4 N^2). For a uniform query gamma_4
-has no effect and the average over positions gives the ln N, but gamma_2 and gamma_3 share the
-output.
+For both kinds of queries the times scale as N^2 / ln N. For the last pair alpha_3 does
+not wait for beta_2: because gamma_4 is negative, retrieved tokens are harmful, and
+attention of labels on their own items collects them; alpha_3 is driven by e^alpha_3 ln
+N / (4 N^2). For a uniform query gamma_4 has no effect and the average over positions
+gives the ln N, but gamma_2 and gamma_3 share the output.
 
-A burst of B right pairs multiplies the gammas by B, and the drive of alpha_3 by B^2. What three
-numbers gain beside that, rows that see earlier right pairs, is smaller by B / ln N here.
+A burst of B right pairs multiplies the gammas by B, and the drive of alpha_3 by B^2.
+What three numbers gain beside that, rows that see earlier right pairs, is smaller by B
+/ ln N here.
 """
 
 import math
@@ -21,10 +22,26 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import Allowed, Equations, checked, gauss_legendre, number, proved, symbol, table
-from theory.numbers import numeric
+from theory import (
+    Allowed,
+    Equations,
+    checked,
+    gauss_legendre,
+    number,
+    proved,
+    symbol,
+    table,
+)
 from theory.induction_heads.all_weights import burst, descent, plateau
-from theory.induction_heads.all_weights.plateau import BURST, FIVE, LEADING, beta_7, beta_10, e, phi
+from theory.induction_heads.all_weights.plateau import (
+    BURST,
+    FIVE,
+    LEADING,
+    beta_7,
+    beta_10,
+    e,
+    phi,
+)
 from theory.induction_heads.all_weights.running import total, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.bursty import emergence
@@ -41,20 +58,30 @@ from theory.induction_heads.symbols import (
     tau,
     u,
 )
+from theory.numbers import numeric
 
 EXPLICIT, NODES = 2048, 64
-FAR = 18.0  # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
-LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
-mean_phi = symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True)
-variance_phi = symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True)
+# largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
+FAR = 18.0
+LARGE = (
+    *LEADING[:1],
+    "N to infinity: the next term is smaller by 1 / ln N",
+    *LEADING[2:],
+)
+mean_phi = symbol(
+    "mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True
+)
+variance_phi = symbol(
+    "variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True
+)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
 
 
 @cache
 def constants() -> dict[str, float]:
-    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 divided by N,
-    for the last pair.
+    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2
+    divided by N, for the last pair.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
     moments = [
@@ -66,7 +93,9 @@ def constants() -> dict[str, float]:
     path = numeric.function(
         plateau.layer()["last_Gamma"] / 2, [tau]
     )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
-    first = scipy.optimize.brentq(lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14)
+    first = scipy.optimize.brentq(
+        lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14
+    )
     return {
         "mean_phi": moments[0],
         "variance_phi": moments[1] - moments[0] ** 2,
@@ -76,11 +105,11 @@ def constants() -> dict[str, float]:
 
 @cache
 def uniform_integral() -> sp.Expr:
-    """Integral of exp(-b^2/2) / sqrt(1 + 2 b^2) over b > 0: T_drop ln N / (4 N^2) for a uniform
-    query.
+    """Integral of exp(-b^2/2) / sqrt(1 + 2 b^2) over b > 0: T_drop ln N / (4 N^2) for a
+    uniform query.
 
-    Substituting b = sinh(v) / sqrt(2) gives the integral of exp((1 - cosh 2v) / 8) / sqrt(2), and
-    K_0(z) is the integral of exp(-z cosh w) over w > 0.
+    Substituting b = sinh(v) / sqrt(2) gives the integral of exp((1 - cosh 2v) / 8) /
+    sqrt(2), and K_0(z) is the integral of exp(-z cosh w) over w > 0.
     """
     v = sp.Symbol("v", positive=True)
     b = sp.sinh(v) / sp.sqrt(2)
@@ -101,15 +130,17 @@ def uniform_integral() -> sp.Expr:
 def drop_time() -> sp.Expr:
     """Time of the drop for the last pair, or bursts, with the first corrections.
 
-    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2 (ln N +
-    phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
+    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2
+    (ln N + phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
     """
     log, v = sp.log(N), sp.Symbol("v", positive=True)
     scale = mean_B**2 / (4 * N**2)
     of_labels = emergence.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
     of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
     beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
-    gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(beta_2, beta)
+    gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(
+        beta_2, beta
+    )
     mean = sp.integrate(sp.expand(sp.simplify(gain * log)), (u, 0, 1))
     return 1 / scale / (log + mean_phi + (sp.expand(mean) - variance_phi) / log)
 
@@ -142,9 +173,21 @@ def equations() -> Equations:
         ref,
         *LARGE,
         status="leading order",
-        all_gamma_last=(gamma_3, sp.sqrt(1 + beta_2**2 / 2), f"{new}: behind the layer, q = N"),
-        all_gamma_uniform=(gamma_3, gamma_uniform, f"{new}: behind the layer, uniform q"),
-        all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
+        all_gamma_last=(
+            gamma_3,
+            sp.sqrt(1 + beta_2**2 / 2),
+            f"{new}: behind the layer, q = N",
+        ),
+        all_gamma_uniform=(
+            gamma_3,
+            gamma_uniform,
+            f"{new}: behind the layer, uniform q",
+        ),
+        all_alpha_uniform=(
+            alpha_3,
+            beta_2**2 / 2,
+            f"{new}: behind the layer, uniform q",
+        ),
         T_drop_all_last=(
             T_drop,
             lambda: of_size(1),
@@ -152,17 +195,25 @@ def equations() -> Equations:
         ),
         T_alpha_all_last=(T_alpha, alpha_half.subs(B, 1), f"{new}: q = N"),
         all_gamma_burst=(gamma_3, of_burst, f"{here}: behind the layer"),
-        T_drop_all_burst=(T_drop, lambda: of_size(B), f"{here}, to relative order 1 / (ln N)^2"),
+        T_drop_all_burst=(
+            T_drop,
+            lambda: of_size(B),
+            f"{here}, to relative order 1 / (ln N)^2",
+        ),
         T_drop_all_bursts=(T_drop, drop_time, f"{here}, B random"),
         T_alpha_all_burst=(T_alpha, alpha_half, here),
         N_eff_all=(N_eff**2, effective, f"{here}: a single pair drops as late"),
-        T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),
+        T_drop_all_uniform=(
+            T_drop,
+            4 * uniform_integral() * N**2 / log,
+            f"{new}: uniform q",
+        ),
         T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
     )
 
 
-# Leading-order law of the drop with all weights trained, for sizes at which sums over rows are
-# too expensive
+# Leading-order law of the drop with all weights trained, for sizes at which sums over
+# rows are too expensive
 
 
 def names(right: int = 1) -> tuple[str, ...]:
@@ -175,12 +226,14 @@ weight = sp.Symbol("weight")  # of a pair in averages
 
 @cache
 def _compiled(query: str, right: int = 1) -> Callable:
-    """Loss (equations ``plateau_loss``, ``plateau_loss_burst``) and its gradient by all nineteen
-    pseudo-parameters; for a uniform query at pairs and weights.
+    """Loss (equations ``plateau_loss``, ``plateau_loss_burst``) and its gradient by all
+    nineteen pseudo-parameters; for a uniform query at pairs and weights.
     """
     loss = sp.Symbol("loss")
     if query == "last":
-        return with_gradient({loss: plateau.loss_last(right)}, [*THETA.values()], (), (N,))
+        return with_gradient(
+            {loss: plateau.loss_last(right)}, [*THETA.values()], (), (N,)
+        )
     common, one = plateau.loss_uniform()
     average = sp.Symbol("average")
     chain = {average: total(weight * one), loss: common + average}
@@ -193,16 +246,19 @@ SHORTEST = 8  # pairs of a context
 
 @cache
 def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for averages over all pairs: the first `EXPLICIT` pairs one by one, then
-    Gauss-Legendre in ln q.
+    """Nodes and weights for averages over all pairs: the first `EXPLICIT` pairs one by
+    one, then Gauss-Legendre in ln q.
 
-    The averaged function depends on q only through e/(e + 2q - 2), smooth in ln q. Replacing the
-    sum by an integral that starts half a step earlier has a relative error of 1/(24 q^2).
+    The averaged function depends on q only through e/(e + 2q - 2), smooth in ln q.
+    Replacing the sum by an integral that starts half a step earlier has a relative
+    error of 1/(24 q^2).
     """
     pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
     weights = np.ones_like(pairs)
     if size > EXPLICIT:
-        log, weight = gauss_legendre(NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5))
+        log, weight = gauss_legendre(
+            NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5)
+        )
         far = np.exp(log)
         pairs = np.append(pairs, far)
         weights = np.append(weights, weight * far)
@@ -212,8 +268,8 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
 def loss_and_gradient(
     theta: np.ndarray, size: float, query: str = "last", right: int = 1
 ) -> tuple[float, np.ndarray]:
-    """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
-    all nineteen.
+    """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in
+    the layout of all nineteen.
     """
     pairs = () if query == "last" else nodes(int(size))
     return _compiled(query, right)(theta, float(size), *pairs)
@@ -226,16 +282,22 @@ def predicted(
     right: descent.Right = 1,
     **options: Any,
 ) -> dict[str, float]:
-    """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
-    pairs), strict mask, without fitted constants; relative error of order B/N.
+    """Emergence times by the flow of five pseudo-parameters (eight for a burst of
+    ``right`` right pairs), strict mask, without fitted constants; relative error of
+    order B/N.
 
-    O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
-    the integrator, see `slow_drop`. Units and names as in `descent.times`; infinite if not
-    reached before the drop.
+    O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the
+    gammas stop the integrator, see `slow_drop`. Units and names as in `descent.times`;
+    infinite if not reached before the drop.
     """
-    descent.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
+    descent.loss_of(
+        size, query, "strict", right
+    )  # refuses bursts that it does not know
     run = descent.descend(
-        lambda x: loss_and_gradient(x, size, query, right), size, names(right), **options
+        lambda x: loss_and_gradient(x, size, query, right),
+        size,
+        names(right),
+        **options,
     )
     return descent.crossings(run, size)
 
@@ -244,20 +306,23 @@ def predicted(
 def effective_length(
     size: Annotated[int, Allowed(low=SHORTEST, high=10**5)], right: descent.Right
 ) -> float:
-    """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
-    strict mask, by the flow of eight numbers and of five.
+    """Context length at which a single right pair drops as late as ``right`` of
+    ``size`` pairs, strict mask, by the flow of eight numbers and of five.
 
     Raises
     ------
     ParameterError
-        For so many right pairs that the length, at least N/B^2, may be shorter than `SHORTEST`.
+        For so many right pairs that the length, at least N/B^2, may be shorter than
+        `SHORTEST`.
     """
     number("right", right, Allowed(high=math.isqrt(size // SHORTEST)), int)
     late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
 
     def gap(log_length: float) -> float:
         length = np.exp(log_length)
-        run = descent.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
+        run = descent.descend(
+            lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE
+        )
         return math.log(descent.crossings(run, length)["T_drop"] / late)
 
     ends = math.log(size / right**2 / 2), math.log(2 * size)
@@ -268,8 +333,8 @@ def effective_length(
 def slow_drop(
     log_size: Annotated[float, Allowed(low=0, high=1e3)], right: descent.Right = 1
 ) -> float:
-    """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N: alpha_3 as a
-    function of beta_2, with the numbers that only a burst moves.
+    """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N:
+    alpha_3 as a function of beta_2, with the numbers that only a burst moves.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
     moved = [THETA[n] for n in ("alpha_3", *BURST)]

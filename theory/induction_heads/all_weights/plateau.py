@@ -1,15 +1,17 @@
-"""The loss plateau and the escape from it: reduction to five pseudo-parameters, strict mask, up to
-relative order 1/N.
+"""The loss plateau and the escape from it: reduction to five pseudo-parameters, strict
+mask, up to relative order 1/N.
 
-While the second layer attends uniformly, the loss is a quadratic form in gamma_2 + gamma_3 and
-gamma_4, with coefficients that depend on alpha_3 only: moments of S, which is 2N times what the
-first layer's rows retrieve of a token. Attention on the correct label adds the rest. alpha_1 and
-beta_10 grow only from a product that vanishes initially, gamma_1 removes the queried item, and
-beta_1 contributes at relative order 1/N.
+While the second layer attends uniformly, the loss is a quadratic form in gamma_2 +
+gamma_3 and gamma_4, with coefficients that depend on alpha_3 only: moments of S, which
+is 2N times what the first layer's rows retrieve of a token. Attention on the correct
+label adds the rest. alpha_1 and beta_10 grow only from a product that vanishes
+initially, gamma_1 removes the queried item, and beta_1 contributes at relative order
+1/N.
 
-In a burst of B right pairs three more pseudo-parameters move: rows attend to earlier rows of the
-burst by alpha_1, the query retrieves the right label B times (beta_7), and beta_10 follows alpha_1.
-The right label is then a share B^2/N of the output, which is kept.
+In a burst of B right pairs three more pseudo-parameters move: rows attend to earlier
+rows of the burst by alpha_1, the query retrieves the right label B times (beta_7), and
+beta_10 follows alpha_1. The right label is then a share B^2/N of the output, which is
+kept.
 """
 
 import sympy as sp
@@ -18,7 +20,13 @@ from theory import Equations, Flow, proved, symbol, table
 from theory.dynamics.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
-from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
+from theory.induction_heads.all_weights.scores import (
+    PLACE,
+    THETA,
+    E,
+    context_weights,
+    e,
+)
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
@@ -29,9 +37,14 @@ BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1
 alpha_3, beta_2, gamma_2, gamma_3, gamma_4 = (THETA[n] for n in FIVE)
 alpha_1, beta_7, beta_10 = (THETA[n] for n in BURST)
 Gamma = symbol(
-    "Gamma", r"\Gamma", "gamma_2 + gamma_3: both write out the mean token of the context", real=True
+    "Gamma",
+    r"\Gamma",
+    "gamma_2 + gamma_3: both write out the mean token of the context",
+    real=True,
 )
-Phi = symbol("Phi", r"\Phi", "drive of alpha_3 and beta_2 on the plateau", positive=True)
+Phi = symbol(
+    "Phi", r"\Phi", "drive of alpha_3 and beta_2 on the plateau", positive=True
+)
 delta = symbol("delta", r"\delta", "integral of Phi over e, over N", real=True)
 phi = symbol("phi", r"\varphi", "what 2 Phi has beside ln N", real=True)
 y = symbol("y", positive=True)
@@ -40,8 +53,8 @@ MANY = ("strict mask", "relative orders 1/N and B/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
-    """Sum of a rational function of ``over`` from 1 to ``last`` in polygamma functions. If ``last``
-    is None: the finite part at infinity, without ln N.
+    """Sum of a rational function of ``over`` from 1 to ``last`` in polygamma functions.
+    If ``last`` is None: the finite part at infinity, without ln N.
 
     For partial fractions c / (j + x)^n the sum is a difference of polygamma functions.
     """
@@ -55,8 +68,15 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
             continue
         shift = sp.expand(below.nth(n - 1) / below.LC() / n)
         power = below.LC() * (over + shift) ** n
-        proved(sp.expand(below.as_expr() - power) == 0, "not a power of one linear factor")
-        weight = sp.numer(term) / below.LC() * sp.Integer(-1) ** (n - 1) / sp.factorial(n - 1)
+        proved(
+            sp.expand(below.as_expr() - power) == 0, "not a power of one linear factor"
+        )
+        weight = (
+            sp.numer(term)
+            / below.LC()
+            * sp.Integer(-1) ** (n - 1)
+            / sp.factorial(n - 1)
+        )
         total += weight * (
             (sp.polygamma(n - 1, last + 1 + shift) if last is not None else 0)
             - sp.polygamma(n - 1, 1 + shift)
@@ -66,20 +86,24 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
 
 @cache
 def row_gain() -> sp.Expr:
-    """Decrease of the loss due to the attention of label k on its own item, per unit of alpha_3 and
-    divided by gamma_4^2 / (2 N^2).
+    """Decrease of the loss due to the attention of label k on its own item, per unit of
+    alpha_3 and divided by gamma_4^2 / (2 N^2).
 
-    A label's weight p on its item reduces its weights on all earlier tokens equally. With Gamma +
-    gamma_4 S as 2 N times the output coefficient of a token, the gain is - gamma_4 p (1 - p) (S of
-    the item - mean S of the earlier tokens). Every row l in between gives the same to each of the
-    2l - 2 earlier tokens, so that the mean telescopes.
+    A label's weight p on its item reduces its weights on all earlier tokens equally.
+    With Gamma + gamma_4 S as 2 N times the output coefficient of a token, the gain is -
+    gamma_4 p (1 - p) (S of the item - mean S of the earlier tokens). Every row l in
+    between gives the same to each of the 2l - 2 earlier tokens, so that the mean
+    telescopes.
     """
     p = context_weights()["label_item"].subs(E, 0)
-    # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and the items'
-    # own p, over k - 1.
+    # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and
+    # the items' own p, over k - 1.
     weight_of = sp.Function("p")
     share = sp.simplify(
-        (k - 1) * (context_weights()["item_other"] + context_weights()["label_other"]).subs(E, 0)
+        (k - 1)
+        * (context_weights()["item_other"] + context_weights()["label_other"]).subs(
+            E, 0
+        )
         - 1
         + p / 2
     )
@@ -87,14 +111,16 @@ def row_gain() -> sp.Expr:
     mean_excess = 1 - (weight_of(k) - weight_of(1)) / (
         2 * (k - 1)
     )  # excess of the mean of S over S of label k
-    gap = sp.factor((weight_of(k) - mean_excess).subs(weight_of(1), 1).subs(weight_of(k), p))
+    gap = sp.factor(
+        (weight_of(k) - mean_excess).subs(weight_of(1), 1).subs(weight_of(k), p)
+    )
     return sp.factor(-p * (1 - p) * gap)
 
 
 @cache
 def sums() -> Forms:
-    """Phi: sum of `row_gain` over rows, divided by e; delta: its integral over e, divided by N;
-    phi: twice Phi without its ln N.
+    """Phi: sum of `row_gain` over rows, divided by e; delta: its integral over e,
+    divided by N; phi: twice Phi without its ln N.
     """
     gain = sp.cancel(row_gain().subs(k, j + 1) / e)
     kept = sp.integrate(sp.apart(gain, e), e)
@@ -108,15 +134,17 @@ def sums() -> Forms:
 
 @cache
 def moments() -> tuple[sp.Expr, sp.Expr]:
-    """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k), exponentially
-    distributed.
+    """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k),
+    exponentially distributed.
     """
     return tuple(sp.integrate(y**n * sp.exp(-y), (y, 0, sp.oo)) for n in (1, 2))  # type: ignore[return-value]
 
 
-def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.S.One) -> sp.Expr:
-    """2 N (loss - 1) while the second layer attends uniformly; ``target`` is S of the correct
-    label, which occurs ``right`` times.
+def quadratic(
+    target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.S.One
+) -> sp.Expr:
+    """2 N (loss - 1) while the second layer attends uniformly; ``target`` is S of the
+    correct label, which occurs ``right`` times.
     """
     first, second = moments()
     return (
@@ -128,10 +156,12 @@ def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.
 
 
 def right_label() -> sp.Expr:
-    """Change of the loss due to attention a on the correct label in excess of 1/(2N), for queried
-    pair q.
+    """Change of the loss due to attention a on the correct label in excess of 1/(2N),
+    for queried pair q.
     """
-    score = beta_2 * context_weights()["label_item"].subs(E, 0).subs(k, q).subs(e, sp.exp(alpha_3))
+    score = beta_2 * context_weights()["label_item"].subs(E, 0).subs(k, q).subs(
+        e, sp.exp(alpha_3)
+    )
     a = sp.exp(score) / (sp.exp(score) + 2 * N - 1)
     return -2 * gamma_3 * (a - 1 / (2 * N)) + gamma_3**2 * (a**2 - 1 / (2 * N) ** 2)
 
@@ -140,7 +170,9 @@ def seen_in_burst() -> sp.Expr:
     """S of the right label: rows of the burst retrieve it from those before them."""
     rows = sum(burst.right_weights()[f"{kind}_label"] for kind in ("item", "label"))
     leading = sp.limit(N * rows.subs(E, 0), N, sp.oo) / N
-    return sp.factor(sp.summation(sp.expand(leading), (k, 1, B))).subs(E_1, sp.exp(alpha_1))
+    return sp.factor(sp.summation(sp.expand(leading), (k, 1, B))).subs(
+        E_1, sp.exp(alpha_1)
+    )
 
 
 @cache
@@ -153,16 +185,18 @@ def kept_score() -> sp.Expr:
 
 @cache
 def slow_loss() -> sp.Expr:
-    """N^2 times the change of the loss by a burst, N to infinity: attention to right labels, and
-    attention of rows of the burst to them.
+    """N^2 times the change of the loss by a burst, N to infinity: attention to right
+    labels, and attention of rows of the burst to them.
     """
-    labels = sp.summation(sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo)), (k, 1, B))
+    labels = sp.summation(
+        sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo)), (k, 1, B)
+    )
     return sp.factor(-gamma_3 * labels - gamma_4 * N * seen_in_burst())
 
 
 def right_labels(right: int | sp.Expr) -> sp.Expr:
-    """Change of the loss by a burst: the excess of attention on right labels, the square of the
-    output along them, and other tokens, of which there are 2 (N - B).
+    """Change of the loss by a burst: the excess of attention on right labels, the
+    square of the output along them, and other tokens, of which there are 2 (N - B).
     """
     labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
     labels = labels if isinstance(right, sp.Symbol) else labels.doit()
@@ -180,8 +214,8 @@ def loss_of_place(seen: sp.Expr) -> sp.Expr:
 
 @cache
 def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
-    """Loss for the last pair, or for a burst. No row after the burst attends to its label, so that
-    S = 0 for a single pair.
+    """Loss for the last pair, or for a burst. No row after the burst attends to its
+    label, so that S = 0 for a single pair.
     """
     if right == 1:
         return loss_of_place(sp.S.Zero).subs(q, N)
@@ -193,25 +227,34 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
 
 @cache
 def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
-    """Loss for a uniform query: the part that does not depend on the pair, and the part to be
-    averaged over pairs.
+    """Loss for a uniform query: the part that does not depend on the pair, and the part
+    to be averaged over pairs.
 
-    Labels are retrieved as often as other tokens, except for the attention of labels on their own
-    items: the mean of S over labels is 1 - (P + 1)/(2N), with P the sum of all p. Hence gamma_4 is
-    of order ln N / N, and its 1/N corrections determine when gamma_3 passes 1/2. In the sum over
-    queries, later rows reduce the attention on the correct label by beta_2 / 2.
+    Labels are retrieved as often as other tokens, except for the attention of labels on
+    their own items: the mean of S over labels is 1 - (P + 1)/(2N), with P the sum of
+    all p. Hence gamma_4 is of order ln N / N, and its 1/N corrections determine when
+    gamma_3 passes 1/2. In the sum over queries, later rows reduce the attention on the
+    correct label by beta_2 / 2.
     """
     weight = sp.cancel(context_weights()["label_item"].subs(E, 0).subs(k, j))
     total = power_sums(weight, j, N).subs(e, sp.exp(alpha_3))
-    corrected = quadratic(1 - (total + 1) / (2 * N)) - Gamma**2 / (2 * N) - 2 * Gamma * gamma_4 / N
-    common = 1 + corrected.subs(Gamma, gamma_2 + gamma_3) / (2 * N) + gamma_3 * beta_2 / (2 * N**2)
+    corrected = (
+        quadratic(1 - (total + 1) / (2 * N))
+        - Gamma**2 / (2 * N)
+        - 2 * Gamma * gamma_4 / N
+    )
+    common = (
+        1
+        + corrected.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+        + gamma_3 * beta_2 / (2 * N**2)
+    )
     return common, right_label()
 
 
 @cache
 def layer() -> dict[str, sp.Expr]:
-    """Gamma and gamma_4 as functions of tau = t/N, starting at zero, for the last pair and for a
-    uniform query, at N to infinity.
+    """Gamma and gamma_4 as functions of tau = t/N, starting at zero, for the last pair
+    and for a uniform query, at N to infinity.
     """
     solution: dict[str, sp.Expr] = {}
     for name, target in (("last", sp.S.Zero), ("uniform", moments()[0])):
@@ -229,11 +272,19 @@ def layer() -> dict[str, sp.Expr]:
 
 @cache
 def equations() -> Equations:
-    """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time layer."""
+    """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time
+    layer.
+    """
     return table(
         ref,
         status="leading order",
-        plateau_Phi=(Phi, lambda: sums()[Phi], f"{PLACE}: drive of alpha_3", "exact", *LEADING[:1]),
+        plateau_Phi=(
+            Phi,
+            lambda: sums()[Phi],
+            f"{PLACE}: drive of alpha_3",
+            "exact",
+            *LEADING[:1],
+        ),
         plateau_delta=(
             delta,
             lambda: sums()[delta],
@@ -241,8 +292,18 @@ def equations() -> Equations:
             "exact",
             *LEADING[:1],
         ),
-        plateau_phi=(phi, lambda: sums()[phi], f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING),
-        plateau_loss=(squared_error, loss_last, f"{PLACE}: five numbers, q = N", *LEADING),
+        plateau_phi=(
+            phi,
+            lambda: sums()[phi],
+            f"{PLACE}: 2 Phi = ln N + phi + O(e/N)",
+            *LEADING,
+        ),
+        plateau_loss=(
+            squared_error,
+            loss_last,
+            f"{PLACE}: five numbers, q = N",
+            *LEADING,
+        ),
         plateau_loss_burst=(
             squared_error,
             lambda: loss_last(B),
@@ -272,8 +333,8 @@ def equations() -> Equations:
 
 @cache
 def flow() -> Flow:
-    """Gradient flow of the five pseudo-parameters for the last pair, at unit rate on the loss
-    summed over D.
+    """Gradient flow of the five pseudo-parameters for the last pair, at unit rate on
+    the loss summed over D.
     """
     state = [THETA[n] for n in FIVE]
     loss = loss_last()

@@ -1,8 +1,9 @@
-"""All weights on contexts whose one right pair is recent: at a random place among the last ``w N``.
+"""All weights on contexts whose one right pair is recent: at a random place among the
+last ``w N``.
 
-On the plateau the network wants what it retrieves of the right label, S, and no other token. For
-the last pair S = 0, so that gamma_4 = -1 drives alpha_3; later rows retrieve an earlier pair, which
-makes gamma_4, and the drive, smaller. Recency helps.
+On the plateau the network wants what it retrieves of the right label, S, and no other
+token. For the last pair S = 0, so that gamma_4 = -1 drives alpha_3; later rows retrieve
+an earlier pair, which makes gamma_4, and the drive, smaller. Recency helps.
 """
 
 from collections.abc import Callable
@@ -13,20 +14,34 @@ import numpy as np
 import sympy as sp
 from scipy.special import digamma
 
-from theory import Allowed, Equations, ParameterError, checked, symbol, table, written_as
+from theory import (
+    Allowed,
+    Equations,
+    ParameterError,
+    checked,
+    symbol,
+    table,
+    written_as,
+)
 from theory.induction_heads.all_weights import descent, law, plateau
 from theory.induction_heads.all_weights.plateau import FIVE, Gamma, gamma_4
 from theory.induction_heads.all_weights.running import mean, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.symbols import B, N, T_alpha, q, ref
 
-w = symbol("window", "w", "share of the context in which the right pair is", positive=True)
-S = symbol("S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True)
+w = symbol(
+    "window", "w", "share of the context in which the right pair is", positive=True
+)
+S = symbol(
+    "S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True
+)
 HERE = f"{PLACE}: law, the right pair among the last w N, w below 1"
 
 
 def seen() -> sp.Expr:
-    """Mean over places: rows after pair q retrieve 1/l of its label each, ln(N/q) in all."""
+    """Mean over places: rows after pair q retrieve 1/l of its label each, ln(N/q) in
+    all.
+    """
     x = sp.Symbol("x", positive=True)  # q/N
     return sp.expand(sp.integrate(-sp.log(x), (x, 1 - w, 1)) / w)
 
@@ -40,7 +55,9 @@ def output() -> sp.Expr:
 
 
 def time() -> sp.Expr:
-    """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for the last."""
+    """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for
+    the last.
+    """
     return law.equations()["T_alpha_all_burst"].rhs.subs(B, 1) / output() ** 2
 
 
@@ -65,8 +82,8 @@ Window = Annotated[float, Allowed(above=0, high=0.5)]  # the drop comes 10% late
 
 @cache
 def compiled() -> Callable:
-    """Mean loss over places and its gradient by all nineteen pseudo-parameters; at N, places, and S
-    of each.
+    """Mean loss over places and its gradient by all nineteen pseudo-parameters; at N,
+    places, and S of each.
     """
     chain = {sp.Symbol("loss"): mean(plateau.loss_of_place(S))}
     return with_gradient(chain, [*THETA.values()], (q, S), (N, q, S))
@@ -87,19 +104,28 @@ def places(size: int, window: float) -> np.ndarray:
 
 @checked
 def predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
-    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N.
+    """Emergence times by the flow of five numbers, strict mask; relative error of order
+    1/N.
 
     Units and names as in `descent.times`, options those of `descent.descend`.
     """
     last = places(size, window)
     seen = digamma(size) - digamma(last)
-    run = descent.descend(lambda x: compiled()(x, float(size), last, seen), size, FIVE, **options)
+    run = descent.descend(
+        lambda x: compiled()(x, float(size), last, seen), size, FIVE, **options
+    )
     return descent.crossings(run, size)
 
 
 @checked
 def exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
-    """The same by the flow of all weights on the mean loss over places; O(N^2) per step."""
-    right = [(1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)]
-    run = descent.descend(descent.mean_loss(right), size, descent.moving("strict"), **options)
+    """The same by the flow of all weights on the mean loss over places; O(N^2) per
+    step.
+    """
+    right = [
+        (1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)
+    ]
+    run = descent.descend(
+        descent.mean_loss(right), size, descent.moving("strict"), **options
+    )
     return descent.crossings(run, size)

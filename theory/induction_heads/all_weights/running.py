@@ -1,8 +1,9 @@
-"""Loss of all weights and its gradient in O(N): array code for a chain of definitions with running
-sums over pairs.
+"""Loss of all weights and its gradient in O(N): array code for a chain of definitions
+with running sums over pairs.
 
-Every definition is differentiated by SymPy, from the last one to the first; the transpose of a
-running sum is a running sum from the other end. One call costs O(N), the gradient included.
+Every definition is differentiated by SymPy, from the last one to the first; the
+transpose of a running sum is a running sum from the other end. One call costs O(N), the
+gradient included.
 """
 
 import graphlib
@@ -15,6 +16,7 @@ import numpy as np
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
+from theory.call.parameters import ParameterError
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.all_weights.scores import (
     THETA,
@@ -32,7 +34,6 @@ from theory.induction_heads.all_weights.scores import (
 from theory.induction_heads.network import MASKS
 from theory.induction_heads.symbols import N, k
 from theory.symbols.notation import Forms
-from theory.call.parameters import ParameterError
 
 # Operations on arrays over pairs; each is the whole right side of its definition.
 after, before, total, mean = map(sp.Function, ("after", "before", "total", "mean"))
@@ -93,7 +94,8 @@ def with_gradient(
     Parameters
     ----------
     definitions : mapping of Symbol to Expr
-        In the order in which they are computed: formulas, or one of the operations above.
+        In the order in which they are computed: formulas, or one of the operations
+        above.
     variables : sequence of Symbol
         Numbers that the gradient is taken by.
     arrays : collection of Symbol
@@ -104,7 +106,8 @@ def with_gradient(
     Returns
     -------
     callable
-        Of an array of the variables, then ``given``; returns the value and its gradient.
+        Of an array of the variables, then ``given``; returns the value and its
+        gradient.
     """
     lines = {}
     for name, form in definitions.items():
@@ -162,7 +165,9 @@ def _in_order(
 
 NAMES = tuple(THETA)
 rows_before = sp.Symbol("rows_before")  # that the item of a pair attends to
-is_first, asked = sp.symbols("is_first asked")  # whether a row retrieves nothing; queried pairs
+is_first, asked = sp.symbols(
+    "is_first asked"
+)  # whether a row retrieves nothing; queried pairs
 
 
 def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> Forms:
@@ -173,11 +178,13 @@ def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> Forms:
 def row_weights(pair: sp.Symbol) -> Forms:
     """Attention of the first layer in a pair (equations ``all_attention_*``).
 
-    An item without rows before it, the first row under a strict mask, retrieves nothing: it is
-    given infinitely many.
+    An item without rows before it, the first row under a strict mask, retrieves
+    nothing: it is given infinitely many.
     """
     return {
-        real(name): form.subs(k, rows_before / 2 + 1 if name.startswith("item") else pair)
+        real(name): form.subs(
+            k, rows_before / 2 + 1 if name.startswith("item") else pair
+        )
         for name, form in scores.context_weights().items()
     }
 
@@ -186,15 +193,19 @@ def row_weights(pair: sp.Symbol) -> Forms:
 def compiled(mask: str) -> Callable:
     """Mean loss over the queried pairs and its gradient.
 
-    Sums over later pairs are of what depends on the later pair only. Sums over earlier pairs are of
-    the first and second powers of the excess of their tokens over a common share, neither of which
-    depends on the query.
+    Sums over later pairs are of what depends on the later pair only. Sums over earlier
+    pairs are of the first and second powers of the excess of their tokens over a common
+    share, neither of which depends on the query.
     """
     to_itself = MASKS[mask]
     first, second, third, fourth = gamma
     item_self, item_other, label_item, label_self, label_other = row_weights(k)
-    to_item, to_label, later, of_item, of_label = real("to_item to_label later of_item of_label")
-    later_weight, later_first, later_second = real("later_weight later_first later_second")
+    to_item, to_label, later, of_item, of_label = real(
+        "to_item to_label later of_item of_label"
+    )
+    later_weight, later_first, later_second = real(
+        "later_weight later_first later_second"
+    )
     share, excess_item, excess_label = real("share excess_item excess_label")
     earlier_first, earlier_second = real("earlier_first earlier_second")
     on_item, on_label, on_self = real("on_item on_label on_self")
@@ -206,7 +217,8 @@ def compiled(mask: str) -> Callable:
         to_item: sp.exp(slope * item_other),
         to_label: sp.exp(slope * label_other),
         later: after(to_item * item_other + to_label * label_other),
-        of_item: third * to_item + fourth * (later + to_item * item_self + to_label * label_item),
+        of_item: third * to_item
+        + fourth * (later + to_item * item_self + to_label * label_item),
         of_label: third * to_label + fourth * (later + to_label * label_self),
         later_weight: after(to_item + to_label),
         later_first: after(of_item + of_label),
@@ -219,7 +231,8 @@ def compiled(mask: str) -> Callable:
         on_item: sp.exp(x_item + b_item * item_self + x_first * is_first),
         on_label: sp.exp(x_label + b_item * label_item + b_label * label_self),
     }
-    # The first row scores otherwise, under a strict mask; the queried item itself is in on_item.
+    # The first row scores otherwise, under a strict mask; the queried item itself is in
+    # on_item.
     extra = (sp.exp(x_first) - 1) * (1 - is_first)
     of_first = 1 - 1 / e  # excess of the first item
     others = 2 * (k - 1)
@@ -231,16 +244,29 @@ def compiled(mask: str) -> Callable:
     item += fourth * (later + on_item * item_self + on_label * label_item + on_self * H)
     base = other_out + by_self / Z
     of_later = 2 * (N - k) * base**2 + 2 * base * later_first / Z + later_second / Z**2
-    common = third + fourth * (later + on_item * item_other + on_label * label_other + share)
+    common = third + fourth * (
+        later + on_item * item_other + on_label * label_other + share
+    )
     common += by_self
     power = others * common + fourth * earlier_first + third * extra
-    square = others * common**2 + 2 * common * fourth * earlier_first + fourth**2 * earlier_second
+    square = (
+        others * common**2
+        + 2 * common * fourth * earlier_first
+        + fourth**2 * earlier_second
+    )
     square += 2 * (common + fourth * of_first) * third * extra + third**2 * extra**2
     of_earlier = others * other_out**2 + 2 * other_out * power / Z + square / Z**2
-    loss = (1 - other_out - label / Z) ** 2 + (item_out + item / Z) ** 2 + of_later + of_earlier
+    loss = (
+        (1 - other_out - label / Z) ** 2
+        + (item_out + item / Z) ** 2
+        + of_later
+        + of_earlier
+    )
     arrays = (k, rows_before, is_first)
     numbers = {*THETA.values(), *scores.abbreviations(mask), N, on_self}
-    queried = {x: sp.Symbol(f"{x}_q") for x in sorted(loss.free_symbols - numbers, key=str)}
+    queried = {
+        x: sp.Symbol(f"{x}_q") for x in sorted(loss.free_symbols - numbers, key=str)
+    }
     chain |= {entry: picked(x, asked) for x, entry in queried.items()}
     chain[sp.Symbol("loss")] = mean(loss.subs(queried))
     return with_gradient(chain, [*THETA.values()], arrays, [*arrays, N, asked])
@@ -273,13 +299,17 @@ def loss_and_gradient(
         If the query is neither a pair number nor ``uniform``.
     """
     if query != "uniform" and query not in range(1, size + 1):
-        raise ParameterError(f"query = {query}: must be uniform or a pair from 1 to {size}")
+        raise ParameterError(
+            f"query = {query}: must be uniform or a pair from 1 to {size}"
+        )
     pairs = slice(None) if query == "uniform" else slice(int(query) - 1, int(query))
     return compiled(mask)(theta, *rows(size, mask), float(size), pairs)
 
 
 def rows(pairs: int, mask: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of the pairs, rows that their items attend to, and which item retrieves nothing."""
+    """Numbers of the pairs, rows that their items attend to, and which item retrieves
+    nothing.
+    """
     number = np.arange(1.0, pairs + 1)
     alone = (number == 1) & (mask == "strict")
     return number, np.where(alone, np.inf, 2 * number - 2), alone.astype(float)

@@ -1,8 +1,8 @@
-"""Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present (orthonormal
-data, any query).
+"""Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present
+(orthonormal data, any query).
 
-A key of the second layer is one of seven kinds, whose scores depend on at most one pair number.
-With the strict mask the first row is a separate kind, as it retrieves nothing.
+A key of the second layer is one of seven kinds, whose scores depend on at most one pair
+number. With the strict mask the first row is a separate kind, as it retrieves nothing.
 """
 
 from functools import cache, partial
@@ -11,7 +11,15 @@ import sympy as sp
 
 from theory import Equation, array, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
-from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
+from theory.induction_heads.network import (
+    ENDS,
+    KEYS,
+    MASKS,
+    ORTHONORMAL,
+    Network,
+    number,
+    value,
+)
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref, squared_error
 from theory.symbols.notation import Forms
 
@@ -23,20 +31,26 @@ ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
 Place = tuple[str, sp.Expr]  # kind and pair of a row
 
-# Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of context
-# rows), then sums of W2.
+# Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of
+# context rows), then sums of W2.
 g, h, H, E = (symbol(x, positive=True) for x in ("g", "h", "H", "E_s"))
-e = symbol("e", means="exp(alpha_3), of a label on its item, first layer", positive=True)
+e = symbol(
+    "e", means="exp(alpha_3), of a label on its item, first layer", positive=True
+)
 x_item, x_first, x_label, x_self = (
     symbol(f"x_{x}", rf"x_{{\mathrm{{{x}}}}}", real=True)
     for x in ("item", "first", "label", "self")
 )
-b_item, b_label = (symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "label"))
+b_item, b_label = (
+    symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "label")
+)
 
 
 @cache
 def network(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Network:
-    """The network with all pseudo-parameters that can become nonzero; one right pair may be any."""
+    """The network with all pseudo-parameters that can become nonzero; one right pair
+    may be any.
+    """
     names = {name: name for name in structure.reachable()}
     return Network(mask, names, burst=None if burst == 1 else burst)
 
@@ -51,8 +65,8 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Forms:
     """Definitions of the abbreviations for weights of the first layer and sums of W2.
 
-    The query attends with h to every right item and with g to all else, so that it retrieves H of
-    the right item and B g of the right label.
+    The query attends with h to every right item and with g to all else, so that it
+    retrieves H of the right item and B g of the right label.
     """
     to_itself, net = MASKS[mask], network(mask, burst)
     rows = (
@@ -93,8 +107,8 @@ def spelled(expr: sp.Expr, mask: str, burst: sp.Expr = sp.S.One) -> sp.Expr:
 
 
 def context_weights() -> dict[str, sp.Expr]:
-    """Attention of the first layer in pair k: of an item on itself and on other rows, of a label on
-    its item, itself and other rows.
+    """Attention of the first layer in pair k: of an item on itself and on other rows,
+    of a label on its item, itself and other rows.
     """
     n = 2 * k - 2
     return {
@@ -108,18 +122,21 @@ def context_weights() -> dict[str, sp.Expr]:
 
 @cache
 def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores relative to rows before the queried pair, in a printed form proved equal to the
-    derived one.
+    """Scores relative to rows before the queried pair, in a printed form proved equal
+    to the derived one.
     """
     w, to_itself = context_weights(), MASKS[mask]
     weights = {
-        name: weight.subs(k, q + d if name.endswith("other") else q) for name, weight in w.items()
+        name: weight.subs(k, q + d if name.endswith("other") else q)
+        for name, weight in w.items()
     }
     both = b_item + b_label
     forms = {
         "earlier_label": sp.S.Zero,
         "own_item": x_item + b_item * weights["item_self"],
-        "own_label": x_label + b_item * weights["label_item"] + b_label * weights["label_self"],
+        "own_label": x_label
+        + b_item * weights["label_item"]
+        + b_label * weights["label_self"],
         "later_item": both * weights["item_other"],
         "later_label": both * weights["label_other"],
         **({"query": x_self} if to_itself else {"first": x_first}),
@@ -132,11 +149,14 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 
 @cache
-def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Reachable pseudo-parameters on which the loss does not depend, and pairs on which it depends
-    only through their sum.
+def redundant(
+    mask: str = "strict",
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Reachable pseudo-parameters on which the loss does not depend, and pairs on which
+    it depends only through their sum.
 
-    All start at zero: the former remain zero, and the latter remain equal to each other.
+    All start at zero: the former remain zero, and the latter remain equal to each
+    other.
     """
     short = abbreviations(mask)
     seen = [
@@ -144,7 +164,9 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
         for x in (x_item, x_label, x_first, x_self, b_item, b_label)
         if x in short
     ]
-    seen += [short[x] for x in (e, E, g)]  # h = (1 - others) / (1 + own) is a multiple of g
+    seen += [
+        short[x] for x in (e, E, g)
+    ]  # h = (1 - others) / (1 + own) is a multiple of g
     slope = {
         n: [sp.diff(s, THETA[n]) for s in seen]
         for n in structure.reachable()
@@ -170,8 +192,8 @@ def attention_of(form: sp.Expr, row: Place, column: Place, mask: str) -> sp.Expr
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Attention of the first layer, and scores of the second layer relative to a row before the
-    queried pair.
+    """Attention of the first layer, and scores of the second layer relative to a row
+    before the queried pair.
     """
     by_name: dict[str, Equation] = {}
     rows = {
@@ -196,7 +218,10 @@ def equations() -> dict[str, Equation]:
         }
         first |= {
             f"attention_query_{name}": (T[last, column], spelled(weight, mask))
-            for name, (column, weight) in {"item": (2 * q - 1, h), "other": (2 * l, g)}.items()
+            for name, (column, weight) in {
+                "item": (2 * q - 1, h),
+                "other": (2 * l, g),
+            }.items()
         }
         keys = (
             "own_item",
@@ -221,8 +246,8 @@ def equations() -> dict[str, Equation]:
 
 # Loss of all nineteen pseudo-parameters
 #
-# The output is a linear combination of the context's tokens, so that the loss is a sum of
-# squares of coefficients. Running sums over earlier and later pairs give it in O(N)
+# The output is a linear combination of the context's tokens, so that the loss is a sum
+# of squares of coefficients. Running sums over earlier and later pairs give it in O(N)
 # (`running`).
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
@@ -235,15 +260,18 @@ w_item, w_label, r_item, r_label, c_item, c_label = (
     for y in ("item", "label")
 )
 w_query = symbol(
-    "w_query", r"w^{\mathrm{query}}", "attention of the query on itself, inclusive mask", real=True
+    "w_query",
+    r"w^{\mathrm{query}}",
+    "attention of the query on itself, inclusive mask",
+    real=True,
 )
 gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
 
 
 @cache
 def loss_equations() -> dict[str, Equation]:
-    """Attention of the second layer to the first layer's output, the network output token by token,
-    and the loss.
+    """Attention of the second layer to the first layer's output, the network output
+    token by token, and the loss.
     """
     given = (ORTHONORMAL, ALL_WEIGHTS)
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
@@ -261,15 +289,25 @@ def loss_equations() -> dict[str, Equation]:
                 attention = net.first_attention(net.row(kind, pair), net.row(name, k))
                 return rows[kind][pair] * value(attention)
 
-            same = ["item"] * to_itself + ["label"] if name == "item" else ["label"] * to_itself
+            same = (
+                ["item"] * to_itself + ["label"]
+                if name == "item"
+                else ["label"] * to_itself
+            )
             query = net.depending(of_query, name, k, q)
             total = sp.Sum(sum(retrieved(kind, k + d) for kind in rows), (d, 1, N - k))
-            total += sum(retrieved(kind, k) for kind in same) + to_itself * w_query * query
-            again = sp.KroneckerDelta(q, k) * int(name == "item")  # the query is a copy of item q
+            total += (
+                sum(retrieved(kind, k) for kind in same) + to_itself * w_query * query
+            )
+            again = sp.KroneckerDelta(q, k) * int(
+                name == "item"
+            )  # the query is a copy of item q
             out = gamma[0] * again + gamma[1] * (query + again * on_itself)
             out += gamma[2] * (rows[name][k] + to_itself * again * w_query)
             out += gamma[3] * (r[k] + again * w_query * on_itself)
             made[f"all_retrieved_{name}{end}"] = (r[k], total)
             made[f"all_output_{name}{end}"] = (c[k], out)
         by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
-    return by_name | table(ref(PLACE), *given, status="exact", all_loss=(squared_error, squares))
+    return by_name | table(
+        ref(PLACE), *given, status="exact", all_loss=(squared_error, squares)
+    )

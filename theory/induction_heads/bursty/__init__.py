@@ -1,5 +1,5 @@
-"""Induction heads on a burst of right pairs (Musat et al., Sec. 7.2): what bursts do to the context
-length; derived from a statement (`theory.statement`).
+"""Induction heads on a burst of right pairs (Musat et al., Sec. 7.2): what bursts do to
+the context length; derived from a statement (`theory.statement`).
 """
 
 from functools import cache
@@ -9,11 +9,11 @@ import numpy as np
 import sympy as sp
 
 from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre
-from theory.numbers import numeric
-from theory.call import scope
 from theory.associative_memory import ramp
+from theory.call import scope
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
+from theory.numbers import numeric
 from theory.runtime import memory
 from theory.statement.derivation import derivation_store
 from theory.statement.model import package_theory
@@ -57,7 +57,8 @@ applies = scope.applies({"emergence": SCOPE})
 def compiled() -> list[Any]:
     """Beta of alpha, rate of alpha at the best gamma, delay; at (alpha, N, B).
 
-    The loss is a polynomial of second degree in gamma, so that all three come from the flow.
+    The loss is a polynomial of second degree in gamma, so that all three come from the
+    flow.
     """
     loss = derivation_store.derived(stated).loss
     square = sp.diff(loss, gamma, 2) / 2
@@ -67,15 +68,21 @@ def compiled() -> list[Any]:
     slope = -sp.diff(square, alpha) * best**2 - sp.diff(linear, alpha) * best
     return [
         numeric.function(x, (*more, N, B))
-        for x, more in ((root, (alpha,)), (slope, (alpha, beta)), (emergence.delay(), ()))
+        for x, more in (
+            (root, (alpha,)),
+            (slope, (alpha, beta)),
+            (emergence.delay(), ()),
+        )
     ]
 
 
 @scope.pointwise(SCOPE)
 def emergence_time(p: Any) -> float:
-    """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its path.
+    """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its
+    path.
 
-    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few
+    steps.
     """
     of_alpha, slope, delay = compiled()
 
@@ -106,7 +113,9 @@ OUTER, INNER = 16, 6  # Gauss nodes: time over the root of alpha, and beta
 
 
 def bursts(N: int, sizes: Any) -> np.ndarray:
-    """Contexts that end in bursts of given sizes: 1 at right pairs, shape (contexts, N)."""
+    """Contexts that end in bursts of given sizes: 1 at right pairs, shape (contexts,
+    N).
+    """
     return (np.arange(N) >= N - np.asarray(sizes)[:, None]).astype(float)
 
 
@@ -126,7 +135,9 @@ def spread(N: int, B: int, window: float, draws: int) -> np.ndarray:
     return right
 
 
-Share = Annotated[float, Allowed(above=0, high=0.75)]  # first rows see much: 13% off at 1
+Share = Annotated[
+    float, Allowed(above=0, high=0.75)
+]  # first rows see much: 13% off at 1
 Exponent = Annotated[float, Allowed(low=0, high=50)]
 Draws = Annotated[int, Allowed(low=1, high=10**5)]
 
@@ -140,11 +151,12 @@ class Mixture:
         self.rows = 2.0 * np.arange(right.shape[1])
 
     def parts(self, alpha: complex, beta: complex) -> np.ndarray:
-        """Mean weight of the right label, and of the squared output: the loss is 1 - 2 gamma times
-        the one, and gamma^2 times the other.
+        """Mean weight of the right label, and of the squared output: the loss is 1 - 2
+        gamma times the one, and gamma^2 times the other.
 
-        A label retrieved ``e^alpha`` of its own item, and items before it; an item those before it.
-        Right labels are one token, right items another, and all others differ.
+        A label retrieved ``e^alpha`` of its own item, and items before it; an item
+        those before it. Right labels are one token, right items another, and all others
+        differ.
         """
         grown = np.exp(alpha)
         label = (self.right * grown + self.before) / (grown + self.rows)
@@ -155,27 +167,46 @@ class Mixture:
         squares = labels**2 + items**2
         squares = squares + ((1 - self.right) * (on_label**2 + on_item**2)).sum(1)
         every = (on_label + on_item).sum(1)
-        return np.array([self.chances @ (labels / every), self.chances @ (squares / every**2)])
+        return np.array(
+            [self.chances @ (labels / every), self.chances @ (squares / every**2)]
+        )
 
-    def slopes(self, alpha: float, beta: float, share: float = 1.0) -> tuple[np.ndarray, float]:
-        """Rates of alpha and beta at a share of the best gamma; the rate at which gamma relaxes."""
+    def slopes(
+        self, alpha: float, beta: float, share: float = 1.0
+    ) -> tuple[np.ndarray, float]:
+        """Rates of alpha and beta at a share of the best gamma; the rate at which gamma
+        relaxes.
+        """
         values = self.parts(alpha, beta)
         best = share * values[0] / values[1]
-        moved = [self.parts(alpha + 1j * TINY, beta).imag, self.parts(alpha, beta + 1j * TINY).imag]
-        return np.array([2 * best * a - best**2 * b for a, b in moved]) / TINY, 2 * values[1]
+        moved = [
+            self.parts(alpha + 1j * TINY, beta).imag,
+            self.parts(alpha, beta + 1j * TINY).imag,
+        ]
+        return np.array(
+            [2 * best * a - best**2 * b for a, b in moved]
+        ) / TINY, 2 * values[1]
 
     def drive(self, alpha: float) -> float:
-        """Rate of beta at beta = 0; the rate of alpha is beta times its slope, to first order."""
+        """Rate of beta at beta = 0; the rate of alpha is beta times its slope, to first
+        order.
+        """
         return float(self.slopes(alpha, 0.0)[0][1])
 
     def beta(self, alpha: float) -> float:
         """Beta on the path, from the ratio of both rates."""
         points, weights = gauss_legendre(INNER, 0, alpha)
-        slope = [(self.drive(x + STEP) - self.drive(x - STEP)) / (2 * STEP) for x in points]
-        return float(np.sqrt(2 * weights @ ([self.drive(x) for x in points] / np.array(slope))))
+        slope = [
+            (self.drive(x + STEP) - self.drive(x - STEP)) / (2 * STEP) for x in points
+        ]
+        return float(
+            np.sqrt(2 * weights @ ([self.drive(x) for x in points] / np.array(slope)))
+        )
 
     def delay(self) -> float:
-        """Time lost while gamma relaxes: the rate of beta has linear and quadratic parts in it."""
+        """Time lost while gamma relaxes: the rate of beta has linear and quadratic
+        parts in it.
+        """
         (_, full), relaxing = self.slopes(0.0, 0.0)
         linear = 4 * self.slopes(0.0, 0.0, 0.5)[0][1] / full - 1
         return float((linear + 1.5 * (1 - linear)) / relaxing)
@@ -189,8 +220,8 @@ class Mixture:
 
 @scope.pointwise(SCOPE)
 def random_time(p: Any, exponent: Exponent = 2.0) -> float:
-    """Time at which alpha is 1/2 where a context ends in B right pairs, B = 1 .. ``p.B`` drawn with
-    chances B^(-exponent).
+    """Time at which alpha is 1/2 where a context ends in B right pairs, B = 1 ..
+    ``p.B`` drawn with chances B^(-exponent).
     """
     memory.require(lambda q: ARRAYS * q.B * q.N, p, "contexts")
     return Mixture(bursts(p.N, np.arange(1, p.B + 1)), zipf(p.B, exponent)).time()
@@ -198,8 +229,8 @@ def random_time(p: Any, exponent: Exponent = 2.0) -> float:
 
 @scope.pointwise(SCOPE)
 def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
-    """Time at which alpha is 1/2 where the B right pairs are at random places among the last
-    ``window * N`` pairs; mean rates over drawn contexts.
+    """Time at which alpha is 1/2 where the B right pairs are at random places among the
+    last ``window * N`` pairs; mean rates over drawn contexts.
 
     Raises
     ------
@@ -208,17 +239,27 @@ def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
     """
     memory.require(lambda q: ARRAYS * draws * q.N, p, "contexts")
     if round(window * p.N) < p.B:
-        raise ParameterError(f"window = {window:g}: must hold B = {p.B} of N = {p.N} pairs")
+        raise ParameterError(
+            f"window = {window:g}: must hold B = {p.B} of N = {p.N} pairs"
+        )
     return Mixture(spread(p.N, p.B, window, draws), np.full(draws, 1 / draws)).time()
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
-    package_theory(
-        stated,
-        {
-            "Burst of right pairs: emergence": [emergence],
-            "Bursts of random size": [emergence.mixture_equations],
-        },
-        NUMBERS,
-    )
+(
+    Parameters,
+    derived,
+    flow,
+    flows,
+    sections,
+    equations,
+    onset,
+    emergence_times,
+    predict,
+) = package_theory(
+    stated,
+    {
+        "Burst of right pairs: emergence": [emergence],
+        "Bursts of random size": [emergence.mixture_equations],
+    },
+    NUMBERS,
 )

@@ -1,8 +1,8 @@
 """Effective context length: when the head of a burst emerges, for large N.
 
-What the second layer sees of the queried item is small, of order B/N, until long after ``alpha``
-and ``beta`` are of order one. To first order in it the loss is a polynomial in beta, ``gamma``
-follows its best value, and alpha and beta keep a balance.
+What the second layer sees of the queried item is small, of order B/N, until long after
+``alpha`` and ``beta`` are of order one. To first order in it the loss is a polynomial
+in beta, ``gamma`` follows its best value, and alpha and beta keep a balance.
 """
 
 from functools import cache
@@ -18,9 +18,9 @@ from theory.statement.derivation import derivation_store
 
 # An induction head whose context ends in a burst
 #
-# Its last B pairs are the queried one. A label scores alpha on the item of its own place, the
-# query scores beta times what a row retrieved of the queried item, and gamma writes what the
-# query attends to.
+# Its last B pairs are the queried one. A label scores alpha on the item of its own
+# place, the query scores beta times what a row retrieved of the queried item, and gamma
+# writes what the query attends to.
 
 N, B = sizes("N B")  # pairs in the context, right ones among them
 
@@ -55,7 +55,9 @@ def burst_loss() -> Statement:
     others = 2 * total(lambda o: 1, other)  # no right pair is before them
     every = labels + items + others
     return statement(
-        1 - 2 * gamma * labels / every + gamma**2 * (labels**2 + items**2 + others) / every**2,
+        1
+        - 2 * gamma * labels / every
+        + gamma**2 * (labels**2 + items**2 + others) / every**2,
         name="bursty",
         title="Induction head with a burst of right pairs",
         paper="musat2025",
@@ -69,11 +71,17 @@ stated = burst_loss()
 
 alpha, beta, gamma = (
     symbol(name, means=f"{of} of the head", real=True)
-    for name, of in (("alpha", "first score"), ("beta", "second score"), ("gamma", "read-out"))
+    for name, of in (
+        ("alpha", "first score"),
+        ("beta", "second score"),
+        ("gamma", "read-out"),
+    )
 )
 theta = symbol("theta", means="threshold of alpha", positive=True)
 k = symbol("k", means="number of a right pair", integer=True, positive=True)
-T_burst = symbol("T_burst", r"T_{\alpha}(\theta; N, B)", "time of alpha = theta", positive=True)
+T_burst = symbol(
+    "T_burst", r"T_{\alpha}(\theta; N, B)", "time of alpha = theta", positive=True
+)
 N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
 best_gamma = symbol("gamma_star", r"\gamma^{\star}", "gamma of least loss at the start")
 speed = symbol("alpha_rate", r"\dot\alpha", "rate of alpha", real=True)
@@ -84,8 +92,8 @@ seen = symbol("sigma", means="order of what the second layer sees")
 
 @cache
 def first() -> sp.Expr:
-    """Loss to first order: labels see ``(e^alpha + k - 1)/2N`` of the queried item, items
-    ``(k - 1)/2N``.
+    """Loss to first order: labels see ``(e^alpha + k - 1)/2N`` of the queried item,
+    items ``(k - 1)/2N``.
 
     Raises
     ------
@@ -122,29 +130,39 @@ def gamma_star() -> sp.Expr:
 @cache
 def rate() -> sp.Expr:
     """Rate of alpha."""
-    form = B**2 * beta * sp.exp(alpha) * (2 * N + B**2 - 2 * B) / (4 * N * (N + B**2 - B) ** 2)
+    form = (
+        B**2
+        * beta
+        * sp.exp(alpha)
+        * (2 * N + B**2 - 2 * B)
+        / (4 * N * (N + B**2 - B) ** 2)
+    )
     return written_as(form, slope(alpha))
 
 
 @cache
 def law() -> sp.Expr:
-    """Square of beta as a function of alpha. Its second term is there for B > 1, where rows
-    retrieve the queried item from earlier right pairs.
+    """Square of beta as a function of alpha. Its second term is there for B > 1, where
+    rows retrieve the queried item from earlier right pairs.
     """
-    form = 2 * alpha + 2 * (B - 1) * (N - B) / (2 * N + B**2 - 2 * B) * (1 - sp.exp(-alpha))
+    form = 2 * alpha + 2 * (B - 1) * (N - B) / (2 * N + B**2 - 2 * B) * (
+        1 - sp.exp(-alpha)
+    )
     return ramp.squared(form, alpha, beta, [rate(), slope(beta)])
 
 
 @cache
 def delay() -> sp.Expr:
-    """Time lost while gamma grows from zero: it relaxes exponentially, and the rate of beta has a
-    part linear in it and one quadratic.
+    """Time lost while gamma grows from zero: it relaxes exponentially, and the rate of
+    beta has a part linear in it and one quadratic.
     """
     u, g = symbol("u", positive=True), sp.Dummy("share")
     decay = sp.diff(first().subs(beta, 0), gamma, 2)
     lost = sum(
         c * sp.integrate(sp.expand(1 - (1 - sp.exp(-u)) ** n), (u, 0, sp.oo))
-        for (n,), c in sp.Poly(sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0)), g).terms()
+        for (n,), c in sp.Poly(
+            sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0)), g
+        ).terms()
     )
     return sp.factor(lost / decay)
 
@@ -156,7 +174,8 @@ def time() -> sp.Expr:
 
 
 def effective() -> sp.Expr:
-    """Context length at which a single right pair would take as long, without the delay.
+    """Context length at which a single right pair would take as long, without the
+    delay.
 
     Raises
     ------
@@ -164,7 +183,9 @@ def effective() -> sp.Expr:
         If a single pair has another time than Theorem 2 says.
     """
     single = sp.integrate(sp.exp(-alpha) / sp.sqrt(law().subs(B, 1)), (alpha, 0, theta))
-    of_one = sp.limit(sp.factor(1 / rate()).subs(B, 1) * sp.exp(alpha) * beta / N**2, N, sp.oo)
+    of_one = sp.limit(
+        sp.factor(1 / rate()).subs(B, 1) * sp.exp(alpha) * beta / N**2, N, sp.oo
+    )
     proved(of_one == 2, "a single pair does not take 2 N^2 times its integral")
     ratio = sp.Integral(sp.exp(-alpha) / sp.sqrt(law()), (alpha, 0, theta)) / single
     form = (N + B**2 - B) / B * sp.sqrt(2 * N / (2 * N + B**2 - 2 * B))
@@ -189,8 +210,9 @@ def equations() -> Equations:
 
 # Bursts of random size
 #
-# One head learns from contexts with different B. Every rate is the mean over B at the same
-# weights: the flow is averaged, not the time. To first order two moments of B remain.
+# One head learns from contexts with different B. Every rate is the mean over B at the
+# same weights: the flow is averaged, not the time. To first order two moments of B
+# remain.
 
 MANY = "B random, N large, B^2 << N"
 
@@ -224,7 +246,9 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
 
     def rate(x: sp.Symbol) -> sp.Expr:
         slope = -sp.diff(first(), x).subs(N, 1 / small)
-        leading = sp.limit(sp.expand(slope) / small**2, small, 0)  # gamma stays of order one
+        leading = sp.limit(
+            sp.expand(slope) / small**2, small, 0
+        )  # gamma stays of order one
         return sp.factor(mean(leading).subs(gamma, best) / N**2)
 
     return rate(alpha), rate(beta)
@@ -232,15 +256,21 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def mixture_law() -> sp.Expr:
-    """Square of beta as a function of alpha: the size-biased mean of B - 1 in place of B - 1."""
+    """Square of beta as a function of alpha: the size-biased mean of B - 1 in place of
+    B - 1.
+    """
     form = 2 * alpha + (mean_B2 - mean_B) / mean_B * (1 - sp.exp(-alpha))
     return ramp.squared(form, alpha, beta, list(rates()))
 
 
 def mixture_effective() -> sp.Expr:
-    """Context length at which a single right pair would take as long, without the delay."""
+    """Context length at which a single right pair would take as long, without the
+    delay.
+    """
     single = sp.integrate(sp.exp(-alpha) / sp.sqrt(2 * alpha), (alpha, 0, theta))
-    ratio = sp.Integral(sp.exp(-alpha) / sp.sqrt(mixture_law()), (alpha, 0, theta)) / single
+    ratio = (
+        sp.Integral(sp.exp(-alpha) / sp.sqrt(mixture_law()), (alpha, 0, theta)) / single
+    )
     written_as(N**2 / mean_B**2, sp.exp(alpha) * beta / rates()[0] / 2)
     return N / mean_B * sp.sqrt(ratio)
 

@@ -1,6 +1,6 @@
-"""Definition of the layer, its target and the two-token quantities (Eqs. 1-6, 15-16), and the
-output channel (9), (42), (103): its Gaussian fields, the Moreau envelope, and the averages in the
-state evolution.
+"""Definition of the layer, its target and the two-token quantities (Eqs. 1-6, 15-16),
+and the output channel (9), (42), (103): its Gaussian fields, the Moreau envelope, and
+the averages in the state evolution.
 """
 
 from functools import cache
@@ -8,18 +8,49 @@ from functools import cache
 import sympy as sp
 
 from theory import Equations, function, symbol, table, vanishes, written_as
-from theory.positional_semantic.model.symbols import A_12, A_21, E_M, Y_12, Y_21, E_g, E_geta, E_gg, E_gxi, E_loss, R_gap, S_gap, V, h_1, h_2, m, nu, omega, q, ref, sigma, theta, w_1, w_2, z_1, z_2
+from theory.positional_semantic.model.symbols import (
+    A_12,
+    A_21,
+    E_M,
+    Y_12,
+    Y_21,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    E_loss,
+    R_gap,
+    S_gap,
+    V,
+    h_1,
+    h_2,
+    m,
+    nu,
+    omega,
+    q,
+    ref,
+    sigma,
+    theta,
+    w_1,
+    w_2,
+    z_1,
+    z_2,
+)
 
 S_12, S_21 = (
     symbol(f"S_{k}", f"S_{{{k}}}", "entry of the student's attention", real=True)
     for k in ("12", "21")
 )
 loss_symbol = symbol("ell", r"\ell", "loss of a sentence")
-objective_symbol = symbol("objective", r"\mathcal{O}", "what the proximal point minimises")
+objective_symbol = symbol(
+    "objective", r"\mathcal{O}", "what the proximal point minimises"
+)
 
 
 def logistic(u: sp.Expr) -> sp.Expr:
-    """``1/(1 + exp(-u))``, written so that it and its derivatives stay finite for every ``u``."""
+    """``1/(1 + exp(-u))``, written so that it and its derivatives stay finite for every
+    ``u``.
+    """
     return (1 + sp.tanh(u / 2)) / 2
 
 
@@ -30,15 +61,18 @@ def softmax(scores: sp.Matrix) -> sp.Matrix:
 
 
 def tied_attention(fields: sp.Matrix) -> sp.Matrix:
-    """Attention matrix ``softmax(h h^T)`` of (15) from the fields ``h``, one row per token."""
+    """Attention matrix ``softmax(h h^T)`` of (15) from the fields ``h``, one row per
+    token.
+    """
     return softmax(fields * fields.T)
 
 
 def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as logistic
-    functions.
+    """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as
+    logistic functions.
 
-    A softmax over two entries is the logistic function of their difference; the identity is proved.
+    A softmax over two entries is the logistic function of their difference; the
+    identity is proved.
     """
     S = tied_attention(sp.Matrix([first, second]))
     forms = logistic(first * (second - first)), logistic(second * (first - second))
@@ -50,8 +84,8 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def equations() -> Equations:
-    """Student and target attention on two tokens, the loss of a sentence, and the objective of its
-    Moreau envelope.
+    """Student and target attention on two tokens, the loss of a sentence, and the
+    objective of its Moreau envelope.
     """
     P, R = off_diagonal(z_1, z_2)
     P_h, R_h = off_diagonal(h_1, h_2)
@@ -60,7 +94,8 @@ def equations() -> Equations:
     gap = target - student
     # Gram matrix sigma^2 I (40)
     loss = written_as(
-        sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2), sigma**2 * (gap * gap.T).trace() / 2
+        sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2),
+        sigma**2 * (gap * gap.T).trace() / 2,
     )
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
     kept = "the constant in Y alone is kept"
@@ -86,8 +121,8 @@ def equations() -> Equations:
 
 @cache
 def derivatives() -> list[sp.Expr]:
-    """Objective, its gradient and its Hessian (entries 11, 12, 22) with respect to the student's
-    fields.
+    """Objective, its gradient and its Hessian (entries 11, 12, 22) with respect to the
+    student's fields.
     """
     f = equations()["objective"].rhs
     return [
@@ -102,21 +137,38 @@ def derivatives() -> list[sp.Expr]:
 # Output channel (9), (42), (103)
 
 xi_1, xi_2 = (
-    symbol(f"xi_{k}", rf"\xi_{{{k}}}", "standard Gaussian of the student's field", real=True)
+    symbol(
+        f"xi_{k}",
+        rf"\xi_{{{k}}}",
+        "standard Gaussian of the student's field",
+        real=True,
+    )
     for k in "12"
 )
 eta_1, eta_2 = (
-    symbol(f"eta_{k}", rf"\eta_{{{k}}}", "standard Gaussian of the teacher's field", real=True)
+    symbol(
+        f"eta_{k}",
+        rf"\eta_{{{k}}}",
+        "standard Gaussian of the teacher's field",
+        real=True,
+    )
     for k in "12"
 )
 best = {
-    x: function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}", "proximal point")(w_1, w_2, Y_12, Y_21)
+    x: function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}", "proximal point")(
+        w_1, w_2, Y_12, Y_21
+    )
     for x in (z_1, z_2)
 }
 envelope = symbol(
-    "envelope", r"\bar{\mathcal{M}}", "Moreau envelope: least objective", nonnegative=True
+    "envelope",
+    r"\bar{\mathcal{M}}",
+    "Moreau envelope: least objective",
+    nonnegative=True,
 )
-g_1, g_2 = (symbol(f"g_{k}", means="output channel: (z* - w) / V", real=True) for k in "12")
+g_1, g_2 = (
+    symbol(f"g_{k}", means="output channel: (z* - w) / V", real=True) for k in "12"
+)
 
 
 def average(expr: sp.Expr) -> sp.Expr:
@@ -134,7 +186,10 @@ def output_channel() -> Equations:
     loss = equations()["sentence_loss"].rhs
     gap = Y_12 - equations()["S_12"].rhs, Y_21 - equations()["S_21"].rhs
     at_w = {z_1: w_1, z_2: w_2}
-    h = [theta / sp.sqrt(q) * x + sp.sqrt(nu) * e for x, e in ((xi_1, eta_1), (xi_2, eta_2))]
+    h = [
+        theta / sp.sqrt(q) * x + sp.sqrt(nu) * e
+        for x, e in ((xi_1, eta_1), (xi_2, eta_2))
+    ]
     g = [sp.expand(-sp.diff(objective, w)).subs(at_best) for w in (w_1, w_2)]
     variance = "nu is the variance of the teacher field given the student's"
     smallest = "z^* minimises the objective over z_1, z_2"

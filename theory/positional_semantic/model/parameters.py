@@ -1,5 +1,5 @@
-"""Parameters of the positional-semantic model; by default the setting of the paper's figures;
-and which students the theory describes.
+"""Parameters of the positional-semantic model; by default the setting of the paper's
+figures; and which students the theory describes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from theory import Limit, Scope, only
 from theory.call import scope
 from theory.call.parameters import BaseParameters, ParameterError, Preset, parameter
 
-TARGETS = {"standard": ((0.6, 0.4), (0.4, 0.6)), "alternative": ((0.3, 0.7), (0.8, 0.2))}
+TARGETS = {
+    "standard": ((0.6, 0.4), (0.4, 0.6)),
+    "alternative": ((0.3, 0.7), (0.8, 0.2)),
+}
 
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
     """Task, student and training settings (cui2024, Secs. 5 and E).
 
-    Used by both theory and students. The theory has no training time; the control variable is the
-    sample complexity ``alpha = n / d``.
+    Used by both theory and students. The theory has no training time; the control
+    variable is the sample complexity ``alpha = n / d``.
 
     Raises
     ------
@@ -32,22 +35,38 @@ class Parameters(BaseParameters):
 
     PRESETS = {
         "figures": Preset("Figs. 2 and 3 of the paper."),
-        "alternative": Preset("The asymmetric matrix (144) of Fig. 9.", target="alternative"),
-        "demo": Preset("Trains in seconds on a CPU.", d=200, alpha=2.0, steps=2000, n_test=5000),
+        "alternative": Preset(
+            "The asymmetric matrix (144) of Fig. 9.", target="alternative"
+        ),
+        "demo": Preset(
+            "Trains in seconds on a CPU.", d=200, alpha=2.0, steps=2000, n_test=5000
+        ),
     }
-    omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
+    omega: float = parameter(
+        0.3, "positional fraction of the target (16)", low=0, high=1
+    )
     alpha: float | None = parameter(
         None, "sample complexity n / d; none where it is swept", above=0
     )
-    sigma: float = parameter(0.5, "standard deviation of a token's entries", low=1e-50, high=1e50)
+    sigma: float = parameter(
+        0.5, "standard deviation of a token's entries", low=1e-50, high=1e50
+    )
     lam: float = parameter(0.01, "ridge strength lambda", above=0)
     L: int = parameter(2, "tokens per sentence", low=2, high=2)
     target: str = parameter("standard", "the matrix A of (16)", choices=tuple(TARGETS))
     prox: str = parameter(
-        "global", "which minimiser of the envelope", choices=("global", "local"), theory_only=True
+        "global",
+        "which minimiser of the envelope",
+        choices=("global", "local"),
+        theory_only=True,
     )
     order: int = parameter(
-        16, "nodes per axis of the quadrature", low=4, high=64, multiple_of=2, theory_only=True
+        16,
+        "nodes per axis of the quadrature",
+        low=4,
+        high=64,
+        multiple_of=2,
+        theory_only=True,
     )
     d: int = parameter(1000, "embedding dimension of the students", low=2)
     rank: int = parameter(1, "columns of Q", low=1, high=2)
@@ -67,12 +86,16 @@ class Parameters(BaseParameters):
         0.0, "correlation of the second token with the first", low=-1, high=1
     )
     start: str = parameter(
-        "semantic", "initial weights", choices=("semantic", "positional", "mixed", "random")
+        "semantic",
+        "initial weights",
+        choices=("semantic", "positional", "mixed", "random"),
     )
     optimizer: str = parameter("gd", "optimiser", choices=("gd", "adam"))
     eta: float = parameter(0.15, "learning rate", above=0)
     steps: int = parameter(5000, "full-batch steps", low=0)
-    polish: bool = parameter(True, "quasi-Newton (L-BFGS) steps to the minimum after the descent")
+    polish: bool = parameter(
+        True, "quasi-Newton (L-BFGS) steps to the minimum after the descent"
+    )
     teacher: str = parameter(
         "normalised",
         "normalised: norm sqrt(d), orthogonal to p; gaussian: as drawn",
@@ -84,15 +107,23 @@ class Parameters(BaseParameters):
         """Check single fields, then relations between them."""
         super().__post_init__()
         if self.start == "mixed" and self.rank != 2:
-            raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {self.rank}")
+            raise ParameterError(
+                f"start = 'mixed': needs rank = 2, got rank = {self.rank}"
+            )
         if not self.tied and self.rank != 1:
-            raise ParameterError(f"tied = False: needs rank = 1, got rank = {self.rank}")
+            raise ParameterError(
+                f"tied = False: needs rank = 1, got rank = {self.rank}"
+            )
         if self.heads and self.rank == 1:
             raise ParameterError("heads = True: needs rank = 2, got rank = 1")
         if self.value and self.value_rank:
-            raise ParameterError(f"value = True: needs value_rank = 0, got {self.value_rank}")
+            raise ParameterError(
+                f"value = True: needs value_rank = 0, got {self.value_rank}"
+            )
         if self.d < 2 + self.value_rank:
-            raise ParameterError(f"d = {self.d}: must be >= {2 + self.value_rank}, 2 + value_rank")
+            raise ParameterError(
+                f"d = {self.d}: must be >= {2 + self.value_rank}, 2 + value_rank"
+            )
 
     @property
     def A(self) -> np.ndarray:
@@ -109,7 +140,9 @@ class Parameters(BaseParameters):
             If it is not set.
         """
         if self.alpha is None:
-            raise ParameterError("alpha = None: must be > 0 here, n/d; try p.replace(alpha=2.0)")
+            raise ParameterError(
+                "alpha = None: must be > 0 here, n/d; try p.replace(alpha=2.0)"
+            )
         return self.alpha
 
     @property
@@ -140,8 +173,8 @@ class Parameters(BaseParameters):
 
 @dataclass(frozen=True)
 class HistogramParameters(BaseParameters):
-    """Sizes and training settings of the counting task (cui2024, App. A); the preset `paper` has
-    the published ones.
+    """Sizes and training settings of the counting task (cui2024, App. A); the preset
+    `paper` has the published ones.
     """
 
     PRESETS = {
@@ -154,30 +187,43 @@ class HistogramParameters(BaseParameters):
     }
     length: int = parameter(6, "tokens per sequence", low=2)
     alphabet: int = parameter(8, "different tokens", low=2)
-    samples: int = parameter(4000, "sequences drawn, before repetitions are dropped", low=10)
-    share: float = parameter(0.7, "share of the sequences that are trained on", above=0, high=0.99)
+    samples: int = parameter(
+        4000, "sequences drawn, before repetitions are dropped", low=10
+    )
+    share: float = parameter(
+        0.7, "share of the sequences that are trained on", above=0, high=0.99
+    )
     width: int = parameter(32, "embedding dimension", low=4, multiple_of=2)
     hidden: int = parameter(128, "hidden units", low=1)
     epochs: int = parameter(60, "epochs with frozen weights", low=1)
     unfrozen_epochs: int = parameter(20, "epochs after unfreezing", low=0)
-    eta: float = parameter(1e-3, "learning rate: Adam while frozen, SGD afterwards", above=0)
+    eta: float = parameter(
+        1e-3, "learning rate: Adam while frozen, SGD afterwards", above=0
+    )
     batch: int = parameter(32, "sequences per step", low=1)
-    noise: float = parameter(1e-3, "size of the perturbation of weights at unfreezing", low=0)
+    noise: float = parameter(
+        1e-3, "size of the perturbation of weights at unfreezing", low=0
+    )
 
 
 # Which students the theory of the positional-semantic model describes
 
 # Heads need two columns, which the first limit refuses.
 TIED = (
-    *(only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0)),
+    *(
+        only("rank", 1),
+        only("tied", True),
+        only("value", False),
+        only("correlation", 0.0),
+    ),
     only("value_rank", 0),
 )
-# Set after looking, at d = 100, omega = 0.3, alpha = 0.57 to 8: a student has left its well if its
-# overlap differs by a fifth from that of descent by shorter steps on the same sentences. Within
-# these limits no student of descent had, of 136 at sigma = 0.5 and 56 at 1, but five of 32 at 2; at
-# eta = 10 and sigma = 0.5 six of 80 had. Steps of Adam have the size eta in every weight, whatever
-# the slope: at sigma = 0.5 one of 136 had at eta = 0.1, seven of 80 at 0.3, and at sigma = 1 four
-# of 56 even at 0.02.
+# Set after looking, at d = 100, omega = 0.3, alpha = 0.57 to 8: a student has left its
+# well if its overlap differs by a fifth from that of descent by shorter steps on the
+# same sentences. Within these limits no student of descent had, of 136 at sigma = 0.5
+# and 56 at 1, but five of 32 at 2; at eta = 10 and sigma = 0.5 six of 80 had. Steps of
+# Adam have the size eta in every weight, whatever the slope: at sigma = 0.5 one of 136
+# had at eta = 0.1, seven of 80 at 0.3, and at sigma = 1 four of 56 even at 0.02.
 LONGEST, LONGEST_OF_ADAM, WIDEST = 0.5, 0.1, 0.5
 
 
@@ -194,7 +240,10 @@ STAYS = Limit(
     _stays,
     reads=("optimizer", "sigma"),
 )
-TO_MINIMUM = (only("polish", True), STAYS)  # descent that ends in the minimum of its initial well
+TO_MINIMUM = (
+    only("polish", True),
+    STAYS,
+)  # descent that ends in the minimum of its initial well
 FREE = ("d", "teacher", "steps", "n_test")
 HOW = (*FREE, "optimizer", "eta")  # the path to the minimum
 ELSEWHERE = "App. E.3 is theory.positional_semantic.extensions"

@@ -1,4 +1,6 @@
-"""Symbols of the tied rank-one attention layer on two tokens, and of its order parameters."""
+"""Symbols of the tied rank-one attention layer on two tokens, and of its order
+parameters.
+"""
 
 from theory.symbols.notation import symbol
 
@@ -7,7 +9,9 @@ d = symbol("d", means="embedding dimension", integer=True, positive=True)
 alpha = symbol("alpha", r"\alpha", "sample complexity n / d", positive=True)
 lam = symbol("lam", r"\lambda", "weight decay", positive=True)
 sigma = symbol("sigma", r"\sigma", "standard deviation of token entries", positive=True)
-omega = symbol("omega", r"\omega", "weight of the fixed matrix in the target", nonnegative=True)
+omega = symbol(
+    "omega", r"\omega", "weight of the fixed matrix in the target", nonnegative=True
+)
 rho = symbol("rho_star", r"\rho", "variance of the teacher's field", positive=True)
 A_12, A_21 = (
     symbol(f"A_{k}", f"A_{{{k}}}", "entry of the fixed matrix of the target", real=True)
@@ -16,40 +20,63 @@ A_12, A_21 = (
 
 # Order parameters (6) and their conjugates, hats summed over the two tokens.
 q = symbol("q", means="variance of the student's field", positive=True)
-V = symbol("V", means="variance of the student's field under its posterior", positive=True)
+V = symbol(
+    "V", means="variance of the student's field under its posterior", positive=True
+)
 m = symbol("m", means="overlap with the positional embedding", real=True)
 theta = symbol("theta", r"\theta", "overlap with the teacher", real=True)
 q_hat = symbol("q_hat", r"\hat{q}", "conjugate of q", positive=True)
 V_hat = symbol("V_hat", r"\hat{V}", "conjugate of V", real=True)
 m_hat = symbol("m_hat", r"\hat{m}", "conjugate of m", real=True)
 theta_hat = symbol("theta_hat", r"\hat{\theta}", "conjugate of theta", real=True)
-nu = symbol("nu", r"\nu", "variance of the teacher's field given the student's", positive=True)
+nu = symbol(
+    "nu", r"\nu", "variance of the teacher's field given the student's", positive=True
+)
 
-# Fields of one sentence: student z and w, teacher h; entries of the target attention matrix.
-z_1, z_2 = (symbol(f"z_{k}", means="student's field of a token", real=True) for k in "12")
+# Fields of one sentence: student z and w, teacher h; entries of the target attention
+# matrix.
+z_1, z_2 = (
+    symbol(f"z_{k}", means="student's field of a token", real=True) for k in "12"
+)
 w_1, w_2 = (symbol(f"w_{k}", means="centre of the field z", real=True) for k in "12")
 h_1, h_2 = (
-    symbol(f"h_{k}", rf"h^{{\star}}_{{{k}}}", "teacher's field of a token", real=True) for k in "12"
+    symbol(f"h_{k}", rf"h^{{\star}}_{{{k}}}", "teacher's field of a token", real=True)
+    for k in "12"
 )
 Y_12, Y_21 = (
-    symbol(f"Y_{k}", f"Y_{{{k}}}", "entry of the target attention", real=True) for k in ("12", "21")
+    symbol(f"Y_{k}", f"Y_{{{k}}}", "entry of the target attention", real=True)
+    for k in ("12", "21")
 )
 
 # Gaussian averages over the output channel, evaluated in
 # `theory.positional_semantic.channel`.
 E_gg = symbol(
-    "E_gg", r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]", "channel average, drives q", nonnegative=True
+    "E_gg",
+    r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]",
+    "channel average, drives q",
+    nonnegative=True,
 )
 E_g = symbol("E_g", r"\mathbb{E}[g_{1}-g_{2}]", "channel average, drives m", real=True)
 E_gxi = symbol(
-    "E_gxi", r"\mathbb{E}[g_{1}\xi_{1}+g_{2}\xi_{2}]", "channel average, drives V", real=True
+    "E_gxi",
+    r"\mathbb{E}[g_{1}\xi_{1}+g_{2}\xi_{2}]",
+    "channel average, drives V",
+    real=True,
 )
 E_geta = symbol(
-    "E_geta", r"\mathbb{E}[g_{1}\eta_{1}+g_{2}\eta_{2}]", "channel average, drives theta", real=True
+    "E_geta",
+    r"\mathbb{E}[g_{1}\eta_{1}+g_{2}\eta_{2}]",
+    "channel average, drives theta",
+    real=True,
 )
-E_M = symbol("E_M", r"\mathbb{E}[\bar{\mathcal{M}}]", "mean Moreau envelope", nonnegative=True)
+E_M = symbol(
+    "E_M", r"\mathbb{E}[\bar{\mathcal{M}}]", "mean Moreau envelope", nonnegative=True
+)
 E_loss = symbol(
-    "E_loss", r"\mathbb{E}[\ell(z^{\ast},Y)]", "mean loss of a training sentence", nonnegative=True
+    "E_loss",
+    r"\mathbb{E}[\ell(z^{\ast},Y)]",
+    "mean loss of a training sentence",
+    nonnegative=True,
 )
 
 S_gap, R_gap = (

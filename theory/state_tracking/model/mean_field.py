@@ -1,43 +1,95 @@
-"""Mean-field loss and its derivatives with respect to the logits and the attention (Eqs. 10, 43,
-61).
+"""Mean-field loss and its derivatives with respect to the logits and the attention
+(Eqs. 10, 43, 61).
 """
 
 from functools import cache
 
 import sympy as sp
 
-from theory import Equations, delta_gradient, delta_sum, function, linear_root, proved, symbol, table, written_as
+from theory import (
+    Equations,
+    delta_gradient,
+    delta_sum,
+    function,
+    linear_root,
+    proved,
+    symbol,
+    table,
+    written_as,
+)
 from theory.call import scope, sweep
-from theory.symbols.notation import Forms
 from theory.numbers.numeric import dirichlet_kernel
 from theory.state_tracking.model import definitions
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.model.scope import ARCHITECTURE
-from theory.state_tracking.model.symbols import A, L, M, M_star, N, R, S, a, b, c, c_R, c_S, d_g, d_h, eta, g, j, loss, m, n, omega, p, q, r, ref, s, sigma2, z_k, z_kbar, zeta
+from theory.state_tracking.model.symbols import (
+    A,
+    L,
+    M,
+    M_star,
+    N,
+    R,
+    S,
+    a,
+    b,
+    c,
+    c_R,
+    c_S,
+    d_g,
+    d_h,
+    eta,
+    g,
+    j,
+    loss,
+    m,
+    n,
+    omega,
+    p,
+    q,
+    r,
+    ref,
+    s,
+    sigma2,
+    z_k,
+    z_kbar,
+    zeta,
+)
+from theory.symbols.notation import Forms
 
 # Mean logits, averaged exactly over independent uniform actions and states (App. D)
 
 delta = sp.KroneckerDelta
-pi_i = symbol("pi_i", r"\pi_{i,i-L}", "attention on the right action at position i", real=True)
+pi_i = symbol(
+    "pi_i", r"\pi_{i,i-L}", "attention on the right action at position i", real=True
+)
 z_k_i = symbol(
-    "z_k_i", r"\langle z_{i+1,k}\rangle", "mean logit of the right state at position i", real=True
+    "z_k_i",
+    r"\langle z_{i+1,k}\rangle",
+    "mean logit of the right state at position i",
+    real=True,
 )
 pair_weight = function("w", "share of attention on action a while b is right")(a, b)
 UNIFORM = "actions and states independent and uniform"
-EXCHANGEABLE = "no preferred position: attention on the right action is A at every position"
+EXCHANGEABLE = (
+    "no preferred position: attention on the right action is A at every position"
+)
 
 
 def average_pair_weight() -> sp.Expr:
     """Mean of sum_j pi_ij [g_j = b] [g_{i-L} = a] over independent uniform actions."""
     g, h = sp.symbols("g h", integer=True, positive=True)
     same = delta_sum(delta(g, a) * delta(g, b), (g, 1, d_g)) / d_g
-    different = delta_sum(delta(g, a), (g, 1, d_g)) * delta_sum(delta(h, b), (h, 1, d_g)) / d_g**2
+    different = (
+        delta_sum(delta(g, a), (g, 1, d_g))
+        * delta_sum(delta(h, b), (h, 1, d_g))
+        / d_g**2
+    )
     return pi_i * same + (1 - pi_i) * different  # rows of the attention sum to one
 
 
 def average_correct_logit() -> sp.Expr:
-    """Sum of w(a, b) Tr[M*_a^T M_b]/N over pairs of actions; the mean of the trace over N is R for
-    a = b and S for a != b.
+    """Sum of w(a, b) Tr[M*_a^T M_b]/N over pairs of actions; the mean of the trace over
+    N is R for a = b and S for a != b.
     """
     overlap = delta(a, b) * R + (1 - delta(a, b)) * S
     return delta_sum(average_pair_weight() * overlap, (b, 1, d_g), (a, 1, d_g))
@@ -54,10 +106,21 @@ def logit_equations() -> Equations:
         ref,
         status="exact",
         pair_weight=(pair_weight, average_pair_weight(), "Eqs. (30)-(33)", UNIFORM),
-        logit_correct_position=(z_k_i, (of_R * R + of_S * S).subs(A, pi_i), "Eq. (35)", UNIFORM),
+        logit_correct_position=(
+            z_k_i,
+            (of_R * R + of_S * S).subs(A, pi_i),
+            "Eq. (35)",
+            UNIFORM,
+        ),
         c_R=(c_R, of_R, "Eq. (46)"),
         c_S=(c_S, of_S, "Eq. (46)"),
-        logit_correct=(z_k, of_R * R + of_S * S, "Eqs. (11), (36)", UNIFORM, EXCHANGEABLE),
+        logit_correct=(
+            z_k,
+            of_R * R + of_S * S,
+            "Eqs. (11), (36)",
+            UNIFORM,
+            EXCHANGEABLE,
+        ),
         zeta=(zeta, total, "Eq. (40)", "conserved by descent on the cross-entropy"),
         logit_other=(
             z_kbar,
@@ -79,7 +142,9 @@ def equations() -> Equations:
     correct = mean["logit_correct"].rhs
     other = mean["logit_other"].rhs
     value = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
-    by_correct, by_other = (sp.diff(value, z).subs(z_k, z_kbar + m) for z in (z_k, z_kbar))
+    by_correct, by_other = (
+        sp.diff(value, z).subs(z_k, z_kbar + m) for z in (z_k, z_kbar)
+    )
     wrong_mass = written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)
     opposite = written_as(
         -sp.S.One, by_correct / by_other
@@ -91,12 +156,20 @@ def equations() -> Equations:
         -g * N / (N - 1) * (d_g - 1) / d_g * (R - S),
         opposite * g * through_correct + g * through_other,
     )
-    of_margin = written_as(1 + (N - 1) * sp.exp(-m), sp.expand(sp.exp(value.subs(z_k, z_kbar + m))))
+    of_margin = written_as(
+        1 + (N - 1) * sp.exp(-m), sp.expand(sp.exp(value.subs(z_k, z_kbar + m)))
+    )
     return table(
         ref,
         status="exact",
         loss=(loss, value, "Eq. (10)", "closure", MEAN_FIELD),
-        loss_of_margin=(loss, sp.log(of_margin), "Eq. (10), by the margin", "closure", MEAN_FIELD),
+        loss_of_margin=(
+            loss,
+            sp.log(of_margin),
+            "Eq. (10), by the margin",
+            "closure",
+            MEAN_FIELD,
+        ),
         margin=(m, sp.factor(z_k - other), "below Eq. (15)"),
         g=(g, wrong_mass, "Eqs. (15), (59)", "softmax of the mean logits"),
         dloss_dz_k=(sp.Derivative(loss, z_k), opposite * g, "Eq. (43)", MEAN_FIELD),
@@ -123,8 +196,8 @@ def abbreviations() -> Forms:
     }
 
 
-# Variance of the logits over the entries of M; gives a formula for the initial value that the
-# paper measures
+# Variance of the logits over the entries of M; gives a formula for the initial value
+# that the paper measures
 
 participation = symbol(
     "participation",
@@ -132,11 +205,14 @@ participation = symbol(
     "sum of squared attention at a position",
     positive=True,
 )
-variance = symbol("logit_variance", r"\sigma_{z}^{2}", "variance of logits", positive=True)
+variance = symbol(
+    "logit_variance", r"\sigma_{z}^{2}", "variance of logits", positive=True
+)
 
 
 def initial_participation() -> sp.Expr:
-    """Mean of sum_j pi_ij^2 at random keys and queries, to second order in the attention logits.
+    """Mean of sum_j pi_ij^2 at random keys and queries, to second order in the
+    attention logits.
 
     The third order vanishes, since W_Q and -W_Q are equally likely.
     """
@@ -146,10 +222,12 @@ def initial_participation() -> sp.Expr:
     weight = 1 + small * mean + small**2 * square / 2
     weight2 = 1 + 2 * small * mean + 2 * small**2 * square
     row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
-    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a
-    # Dirichlet kernel squared.
+    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j'
+    # is a Dirichlet kernel squared.
     blocks = (n, 1, d_h / 2)
-    spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
+    spread = (
+        sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
+    )
     difference = sp.expand(row * L - 1)
     proved(
         sp.expand(difference - (square - mean**2)) == 0,
@@ -161,8 +239,8 @@ def initial_participation() -> sp.Expr:
 @cache
 def variance_equations() -> Equations:
     """Variance for given attention, and at random keys and queries."""
-    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are equal with
-    # probability 1/d_g.
+    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are
+    # equal with probability 1/d_g.
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
     spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
@@ -171,7 +249,11 @@ def variance_equations() -> Equations:
         "entries of M independent with variance sigma^2",
         "actions independent and uniform",
         status="exact",
-        logit_variance=(variance, spread, "beyond App. I: variance over the entries of M"),
+        logit_variance=(
+            variance,
+            spread,
+            "beyond App. I: variance over the entries of M",
+        ),
         logit_variance_initial=(
             variance,
             spread.subs(participation, initial_participation()),
@@ -185,7 +267,9 @@ def variance_equations() -> Equations:
 @scope.guard(ARCHITECTURE)
 @sweep.over_fields
 def initial_variance(p: Parameters) -> float:
-    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at Table 2)."""
+    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at
+    Table 2).
+    """
     return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
 
 
@@ -194,18 +278,21 @@ def initial_variance(p: Parameters) -> float:
 def c_omega(parameters: Parameters) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).
 
-    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where attention
-    cannot change.
+    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where
+    attention cannot change.
     """
     return parameters.values()["c_omega"]
 
 
-# Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)
+# Gradients with respect to single entries of the logic matrices, and their update (Eqs.
+# 42-52)
 
 ENTRY = M[b, r, s]
 OWN = M_star[b, r, s]  # entry of the matrix's own teacher
 ALL = sp.Sum(M_star[c, r, s], (c, 1, d_g))  # entry of the sum of all teachers
-UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in an epoch")
+UPDATE = symbol(
+    "Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in an epoch"
+)
 
 
 @cache
@@ -213,16 +300,26 @@ def entry_equations() -> Equations:
     """Equations 47-52: from the definitions to the update of one entry."""
     definition = definitions.equations()
     dR = delta_gradient(definition["R"].rhs, ENTRY)
-    dS = written_as((ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition["S"].rhs, ENTRY))
+    dS = written_as(
+        (ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition["S"].rhs, ENTRY)
+    )
     dzeta = delta_gradient(logit_equations()["zeta"].rhs, ENTRY)
-    dz_k = c_R * dR + c_S * dS  # chain rule with c_R, c_S the derivatives of the mean logit
+    dz_k = (
+        c_R * dR + c_S * dS
+    )  # chain rule with c_R, c_S the derivatives of the mean logit
     other = logit_equations()["logit_other"].rhs
     dz_kbar = sp.diff(other, z_k) * dz_k + sp.diff(other, zeta) * dzeta
     by = equations()
     step = -eta * (by["dloss_dz_k"].rhs * dz_k + by["dloss_dz_kbar"].rhs * dz_kbar)
     others = ALL - OWN
     step = written_as(
-        eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step
+        eta
+        / (d_g * N)
+        * g
+        * N
+        / (N - 1)
+        * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N),
+        step,
     )
     return table(
         ref,

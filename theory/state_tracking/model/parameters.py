@@ -25,7 +25,8 @@ def frequencies_memory(p: Parameters) -> float:
 
 @dataclass(frozen=True)
 class Parameters(Stepped, Optimiser):
-    """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
+    """Sizes, training settings and initial values of the theory (forner2026, Tables 1
+    and 2).
 
     Used by both theory and students. Unit of time: ``alpha = epochs / (d_g N)``.
 
@@ -53,16 +54,24 @@ class Parameters(Stepped, Optimiser):
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
     d_g: int = parameter(32, "number of permutations (actions)", low=1)
     d_h: int = parameter(128, "key and query dimension", low=2, multiple_of=2)
-    d_model: int = parameter(1, "embedding dimension; above 1 only with a learned embedding", low=1)
+    d_model: int = parameter(
+        1, "embedding dimension; above 1 only with a learned embedding", low=1
+    )
     eta: float = parameter(0.5, "learning rate", above=0)
     n_train: int = parameter(32768, "training sequences", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
     data_draw: int = parameter(
-        0, "number of a seed's training set; teachers, weights and test data stay the same", low=0
+        0,
+        "number of a seed's training set; teachers, weights and test data stay the same",
+        low=0,
     )
-    batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
+    batch_size: int | None = parameter(
+        None, "sequences per step; none is full batch", low=1
+    )
     rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
-    rope: str = parameter("2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear"))
+    rope: str = parameter(
+        "2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear")
+    )
     permutations: str = parameter(
         "iid",
         "how teachers are drawn, or the group that they are",
@@ -88,42 +97,61 @@ class Parameters(Stepped, Optimiser):
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
-        if self.permutations == "distinct" and self.N < 20 and self.d_g > math.factorial(self.N):
+        if (
+            self.permutations == "distinct"
+            and self.N < 20
+            and self.d_g > math.factorial(self.N)
+        ):
             raise ParameterError(
                 f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
             )
         if self.teachers == "group":
-            for field, size in zip(("d_g", "N"), groups.sizes(self.permutations), strict=True):
+            for field, size in zip(
+                ("d_g", "N"), groups.sizes(self.permutations), strict=True
+            ):
                 if getattr(self, field) != size:
-                    what = {"d_g": "elements of the group", "N": "points that it acts on"}[field]
+                    what = {
+                        "d_g": "elements of the group",
+                        "N": "points that it acts on",
+                    }[field]
                     raise ParameterError(
                         f"{field} = {getattr(self, field)}: must be {size} with permutations = "
                         f"{self.permutations}, the {what}"
                     )
         warming = self.schedule != "constant"
         broken = {  # by field: whether it is wrong beside others, and what it has to be
-            "batch_size": ((self.batch_size or 0) > self.n_train, f"<= n_train = {self.n_train}"),
+            "batch_size": (
+                (self.batch_size or 0) > self.n_train,
+                f"<= n_train = {self.n_train}",
+            ),
             "warmup": (
                 warming and self.warmup >= self.updates,
                 f"< {self.updates}, the steps of this run",
             ),
-            "d_model": (self.fix_embedding and self.d_model != 1, "1 with fix_embedding = True"),
+            "d_model": (
+                self.fix_embedding and self.d_model != 1,
+                "1 with fix_embedding = True",
+            ),
         }
         for field, (wrong, words) in broken.items():
             if wrong:
-                raise ParameterError(f"{field} = {getattr(self, field)}: must be {words}")
+                raise ParameterError(
+                    f"{field} = {getattr(self, field)}: must be {words}"
+                )
 
     @classmethod
     def presets(cls) -> dict[str, Callable[..., Self]]:
         """Named settings."""
         ends = {"words_a5": "A_5_regular", "words_s5": "S_5_regular"}
-        words = {name: functools.partial(cls.words, group) for name, group in ends.items()}
+        words = {
+            name: functools.partial(cls.words, group) for name, group in ends.items()
+        }
         return super().presets() | words
 
     @classmethod
     def words(cls, group: str, **fields: Any) -> Self:
-        """Word problem of a group: the running product of a word of elements, which act on the
-        group itself; other fields as given.
+        """Word problem of a group: the running product of a word of elements, which act
+        on the group itself; other fields as given.
 
         Raises
         ------
@@ -147,8 +175,9 @@ class Parameters(Stepped, Optimiser):
     def frequencies(self) -> np.ndarray:
         """Rotary frequencies ``omega_n`` in radians per position, shape ``(d_h/2,)``.
 
-        ``2pi`` (Table 1) and ``plain`` (Table 2) fall as powers of `rope_theta`; ``linear`` spaces
-        the frequencies evenly from 2 pi down, the alternative App. B mentions.
+        ``2pi`` (Table 1) and ``plain`` (Table 2) fall as powers of `rope_theta`;
+        ``linear`` spaces the frequencies evenly from 2 pi down, the alternative App. B
+        mentions.
 
         Raises
         ------
@@ -199,7 +228,13 @@ class Parameters(Stepped, Optimiser):
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
         constant, tau = _constants(
-            self.N, self.L, self.d_g, self.d_h, self.rope_theta, self.rope, self.permutations
+            self.N,
+            self.L,
+            self.d_g,
+            self.d_h,
+            self.rope_theta,
+            self.rope,
+            self.permutations,
         )
         return {
             "N": self.N,
@@ -223,8 +258,12 @@ class Parameters(Stepped, Optimiser):
 def _constants(
     N: int, L: int, d_g: int, d_h: int, rope_theta: float, rope: str, permutations: str
 ) -> tuple[float, float]:
-    """c_omega and the mean teacher overlap as a cached function of the fields they depend on."""
-    p = Parameters(N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations)
+    """c_omega and the mean teacher overlap as a cached function of the fields they
+    depend on.
+    """
+    p = Parameters(
+        N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations
+    )
     sizes = {"N": N, "L": L, "d_g": d_g, "d_h": d_h, "sigma2": p.initial_variance}
     constant = attention.equations()["c_omega"]
     overlap = definitions.overlap_equations()[f"tau_bar_{p.teachers}"].evaluate(

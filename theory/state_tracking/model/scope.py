@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.numbers import numeric
-from theory.dynamics.optimisers import Optimiser
 from theory.call.scope import FEWEST, FULL_BATCH, Limit, Scope, configuration, only
+from theory.dynamics.optimisers import Optimiser
+from theory.numbers import numeric
 from theory.state_tracking.model.symbols import c_omega, eta
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
@@ -22,7 +22,12 @@ WEIGHTS = Limit(
     reads=("d_model",),
 )
 OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
-ADAM = ("beta_1", "beta_2", "epsilon", "nesterov")  # at their defaults where nothing uses them
+ADAM = (
+    "beta_1",
+    "beta_2",
+    "epsilon",
+    "nesterov",
+)  # at their defaults where nothing uses them
 PLAIN = ("optimizer", "weight_decay", "momentum", "schedule", "warmup", "clip")
 DESCENT = (
     WEIGHTS,  # first, so that another architecture is refused as such
@@ -38,7 +43,9 @@ DRAWN = Limit(
     lambda p, runs: "given by the user",
 )
 GRADIENT = "full-batch gradient descent on the weights themselves"
-TRAINING = "training of the weights themselves, by any optimiser, with the seed's own batches"
+TRAINING = (
+    "training of the weights themselves, by any optimiser, with the seed's own batches"
+)
 ARCHITECTURE = Scope(
     "the attention constant and the variance of the logits",
     "attention with embeddings held at unity",
@@ -57,13 +64,15 @@ def sharp_onset() -> Any:
 
 
 def steps_to_emergence(values: Mapping[str, Any]) -> Any:
-    """Steps of descent until the sharp onset, infinite where attention does not move; for arrays,
-    too.
+    """Steps of descent until the sharp onset, infinite where attention does not move;
+    for arrays, too.
     """
     constant, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
     with np.errstate(divide="ignore"):
         star = sharp_onset()(values["eta"], constant)
-    return np.where((constant > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf)
+    return np.where(
+        (constant > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf
+    )
 
 
 STEPS = Limit(
@@ -80,7 +89,10 @@ FLOW = Scope(
     "the flow (15)",
     f"{GRADIENT}, teachers drawn",
     tuple(
-        replace(x, words=f"{x.words} (theory.state_tracking.single_students.predict has others)")
+        replace(
+            x,
+            words=f"{x.words} (theory.state_tracking.single_students.predict has others)",
+        )
         if x.field in ("optimizer", "batch_size")
         else x
         for x in AS_FLOW
@@ -89,9 +101,11 @@ FLOW = Scope(
 )
 
 
-def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
-    """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
-    teachers. ``regular``: of a group acting on itself, for given L and N.
+def flow_of(
+    permutations: str, length: int | None = None, states: int | None = None
+) -> Scope:
+    """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of
+    any teachers. ``regular``: of a group acting on itself, for given L and N.
     """
     if permutations == "tau":
         return replace(FLOW, limits=DESCENT)
@@ -114,9 +128,14 @@ def flow_of(permutations: str, length: int | None = None, states: int | None = N
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
 
-APART = only("permutations", "iid", "distinct", words="iid or distinct (or level fixed_disorder)")
+APART = only(
+    "permutations", "iid", "distinct", words="iid or distinct (or level fixed_disorder)"
+)
 ONE_START = Scope(
-    "the theory of one start", f"{GRADIENT}, teachers drawn", (*DRAWN_DESCENT, APART), FLOW.free
+    "the theory of one start",
+    f"{GRADIENT}, teachers drawn",
+    (*DRAWN_DESCENT, APART),
+    FLOW.free,
 )
 
 
@@ -125,9 +144,19 @@ REALISATION = Scope(
     TRAINING,
     (WEIGHTS,),
     ("n_test", "eval_every"),
-    ("data_draw", "n_train", "unit", "epochs", "nesterov", "beta_1", "beta_2", "epsilon"),
+    (
+        "data_draw",
+        "n_train",
+        "unit",
+        "epochs",
+        "nesterov",
+        "beta_1",
+        "beta_2",
+        "epsilon",
+    ),
 )
-# How often each pair of action and state is seen; students were held against it at 40 and more.
+# How often each pair of action and state is seen; students were held against it at 40
+# and more.
 AMPLE = Limit(
     "n_train",
     "at least 40 N d_g / L",

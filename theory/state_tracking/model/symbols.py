@@ -1,4 +1,6 @@
-"""Symbol table of the state-tracking model (symbols of Forner et al., arXiv:2606.18164)."""
+"""Symbol table of the state-tracking model (symbols of Forner et al.,
+arXiv:2606.18164).
+"""
 
 from theory.symbols.notation import array, symbol
 
@@ -8,7 +10,11 @@ L = symbol("L", means="actions per sequence", integer=True, positive=True)
 d_g = symbol("d_g", means="permutations in the vocabulary", integer=True, positive=True)
 d_h = symbol("d_h", means="rotary head dimension, even", integer=True, positive=True)
 n_train = symbol(
-    "n_train", r"n_{\mathrm{train}}", means="training sequences", integer=True, positive=True
+    "n_train",
+    r"n_{\mathrm{train}}",
+    means="training sequences",
+    integer=True,
+    positive=True,
 )
 
 # Training
@@ -25,14 +31,22 @@ S = symbol("S", means="overlap of logic matrices with the other teachers", real=
 A_0 = symbol("A_0", means="A at time 0", positive=True)
 R_0 = symbol("R_0", means="R at time 0", real=True)
 S_0 = symbol("S_0", means="S at time 0", real=True)
-zeta = symbol("zeta", r"\zeta_{\mathrm{init}}", "mean sum of all logits, conserved", real=True)
+zeta = symbol(
+    "zeta", r"\zeta_{\mathrm{init}}", "mean sum of all logits, conserved", real=True
+)
 m = symbol("m", means="logit margin of the right state", real=True)
 g = symbol(
-    "g", means="probability that the mean-field student leaves to wrong states", positive=True
+    "g",
+    means="probability that the mean-field student leaves to wrong states",
+    positive=True,
 )
 z_k = symbol("z_k", r"\langle z_{k}\rangle", "mean logit of the right state", real=True)
-z_kbar = symbol("z_kbar", r"\langle z_{\bar k}\rangle", "mean logit of a wrong state", real=True)
-loss = symbol("loss", r"\ell_{\mathrm{CE}}", "cross-entropy of the mean-field student", real=True)
+z_kbar = symbol(
+    "z_kbar", r"\langle z_{\bar k}\rangle", "mean logit of a wrong state", real=True
+)
+loss = symbol(
+    "loss", r"\ell_{\mathrm{CE}}", "cross-entropy of the mean-field student", real=True
+)
 c_R = symbol("c_R", means="weight of R in the right logit", real=True)
 c_S = symbol("c_S", means="weight of S in the right logit", real=True)
 tau = symbol("tau", means="mean overlap of distinct teachers", real=True)
@@ -55,15 +69,29 @@ W_K2 = array("W_K2", r"|W_K|^{2}", "squared norms of the rotary blocks of W_K")
 
 # Logit distribution and rollout
 mu_k = symbol("mu_k", r"\mu_{k}", "mean of the right logit over inputs", real=True)
-mu_kbar = symbol("mu_kbar", r"\mu_{\bar k}", "mean of wrong logits over inputs", real=True)
-sigma_k = symbol("sigma_k", r"\sigma_{k}", "deviation of the right logit", positive=True)
-sigma_kbar = symbol("sigma_kbar", r"\sigma_{\bar k}", "deviation of wrong logits", positive=True)
-rho = symbol("rho", r"\varrho", "probability that a rolled-out state is right", positive=True)
+mu_kbar = symbol(
+    "mu_kbar", r"\mu_{\bar k}", "mean of wrong logits over inputs", real=True
+)
+sigma_k = symbol(
+    "sigma_k", r"\sigma_{k}", "deviation of the right logit", positive=True
+)
+sigma_kbar = symbol(
+    "sigma_kbar", r"\sigma_{\bar k}", "deviation of wrong logits", positive=True
+)
+rho = symbol(
+    "rho", r"\varrho", "probability that a rolled-out state is right", positive=True
+)
 accuracy = symbol(
-    "accuracy", r"\bar{\mathcal{A}}", "next-token accuracy after a right state", real=True
+    "accuracy",
+    r"\bar{\mathcal{A}}",
+    "next-token accuracy after a right state",
+    real=True,
 )
 recovery = symbol(
-    "recovery", r"\bar{\mathcal{B}}", "next-token accuracy after a wrong state", real=True
+    "recovery",
+    r"\bar{\mathcal{B}}",
+    "next-token accuracy after a wrong state",
+    real=True,
 )
 
 PAPER = "forner2026"

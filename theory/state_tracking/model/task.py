@@ -1,5 +1,5 @@
-"""Permutation-chain task: teachers, sequences and initial weights, from independent random streams
-of a seed (Sec. 3.1, App. B).
+"""Permutation-chain task: teachers, sequences and initial weights, from independent
+random streams of a seed (Sec. 3.1, App. B).
 """
 
 import csv
@@ -13,23 +13,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from theory.call.parameters import ParameterError
+from theory.numbers.streams import keyed, spawned
 from theory.state_tracking.model import groups
 from theory.state_tracking.model.parameters import Parameters
-from theory.numbers.streams import keyed, spawned
 
 STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
-    """Independent generators of one seed. Changing n_train or data_draw does not change teachers,
-    weights or test data.
+    """Independent generators of one seed. Changing n_train or data_draw does not change
+    teachers, weights or test data.
     """
     return spawned(seed, STREAMS, train=data_draw)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Actions ``(n, L)`` in 0..d_g-1 and the visited states ``(n, L+1)`` in 0..N-1 (Eqs. 1-2)."""
+    """Actions ``(n, L)`` in 0..d_g-1 and the visited states ``(n, L+1)`` in 0..N-1
+    (Eqs. 1-2).
+    """
 
     actions: np.ndarray
     states: np.ndarray
@@ -40,8 +42,8 @@ class Sequences:
 
 
 def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
-    """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s. A
-    group's are not drawn.
+    """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to
+    from s. A group's are not drawn.
     """
     if p.teachers == "group":
         return groups.table(p.permutations)
@@ -68,19 +70,25 @@ def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
     try:
         array = np.asarray(perms, dtype=float)
     except (TypeError, ValueError):
-        raise ParameterError("permutations: must be an array of whole numbers") from None
+        raise ParameterError(
+            "permutations: must be an array of whole numbers"
+        ) from None
     if array.shape != (p.d_g, p.N):
         raise ParameterError(
             f"permutations: shape {array.shape}, must be (d_g, N) = ({p.d_g}, {p.N})"
         )
     if not (np.sort(array, axis=1) == np.arange(p.N)).all():
-        raise ParameterError(f"permutations: every row must be a permutation of 0..{p.N - 1}")
+        raise ParameterError(
+            f"permutations: every row must be a permutation of 0..{p.N - 1}"
+        )
     return array.astype(np.int64)
 
 
-def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
-    """Draw ``n`` sequences: actions and first state uniform, later states by applying the
-    actions.
+def draw_sequences(
+    perms: np.ndarray, n: int, L: int, rng: np.random.Generator
+) -> Sequences:
+    """Draw ``n`` sequences: actions and first state uniform, later states by applying
+    the actions.
     """
     d_g, N = perms.shape
     actions = rng.integers(d_g, size=(n, L))
@@ -97,7 +105,9 @@ def visited(perms: np.ndarray, actions: np.ndarray, first: np.ndarray) -> np.nda
 
 @functools.lru_cache(maxsize=64)
 def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
-    """Order in which an epoch visits the training sequences of a seed, batch after batch."""
+    """Order in which an epoch visits the training sequences of a seed, batch after
+    batch.
+    """
     return keyed(seed, STREAMS.index("batches"), epoch).permutation(n)
 
 
@@ -117,20 +127,26 @@ def teacher_matrices(perms: np.ndarray) -> np.ndarray:
 
 
 def teacher_overlap(perms: np.ndarray) -> float:
-    """Mean normalised overlap tau of distinct teachers (Eq. 57); NaN for a single teacher."""
+    """Mean normalised overlap tau of distinct teachers (Eq. 57); NaN for a single
+    teacher.
+    """
     d_g, N = perms.shape
     if d_g == 1:
         return math.nan
-    agree = sum(np.square(np.bincount(perms[:, s], minlength=N)).sum() for s in range(N))
+    agree = sum(
+        np.square(np.bincount(perms[:, s], minlength=N)).sum() for s in range(N)
+    )
     return float((agree - d_g * N) / (d_g * (d_g - 1) * N))
 
 
 def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding
-    normal.
+    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned
+    embedding normal.
     """
     bound = 1 / np.sqrt(p.d_model)
-    weights = {name: rng.uniform(-bound, bound, (p.d_h, p.d_model)) for name in ("W_Q", "W_K")}
+    weights = {
+        name: rng.uniform(-bound, bound, (p.d_h, p.d_model)) for name in ("W_Q", "W_K")
+    }
     weights["M"] = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
     if not p.fix_embedding:
         weights["embedding"] = rng.normal(size=(p.d_g + p.N, p.d_model))
@@ -139,8 +155,8 @@ def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarra
 
 # Word problems in the format of the public suites
 #
-# A CSV file with columns ``input`` (a word of actions) and ``target`` (the state after each),
-# whole numbers separated by spaces.
+# A CSV file with columns ``input`` (a word of actions) and ``target`` (the state after
+# each), whole numbers separated by spaces.
 
 COLUMNS = ("input", "target")
 START = 0  # the identity, which the files leave out
@@ -173,7 +189,12 @@ class Words:
     @property
     def digest(self) -> str:
         """What identifies the data in the store."""
-        parts = (self.train.actions, self.train.states, self.test.actions, self.test.states)
+        parts = (
+            self.train.actions,
+            self.train.states,
+            self.test.actions,
+            self.test.states,
+        )
         return hashlib.sha256(b"".join(x.tobytes() for x in parts)).hexdigest()[:16]
 
 
@@ -183,18 +204,23 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     Raises
     ------
     ParameterError
-        In one line, for content that is no word problem, has too few words, or does not show where
-        every action leads from every state; or for parameters that name other teachers.
+        In one line, for content that is no word problem, has too few words, or does not
+        show where every action leads from every state; or for parameters that name
+        other teachers.
     """
     if p.permutations != "iid":
-        raise ParameterError(f"permutations = {p.permutations!r}: must be iid, {file} has its own")
+        raise ParameterError(
+            f"permutations = {p.permutations!r}: must be iid, {file} has its own"
+        )
     rows = csv.DictReader(io.StringIO(content))
     missing = [c for c in COLUMNS if c not in (rows.fieldnames or ())]
     if missing:
         raise ParameterError(f"{file}: column {missing[0]} is missing")
     asked = p.n_train + p.n_test
     try:
-        kept = [[row[c].split() for c in COLUMNS] for row in itertools.islice(rows, asked)]
+        kept = [
+            [row[c].split() for c in COLUMNS] for row in itertools.islice(rows, asked)
+        ]
         both = np.array(kept, dtype=np.int64)
     except (AttributeError, ValueError, OverflowError, csv.Error):
         raise ParameterError(
@@ -216,17 +242,25 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
 def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
     """Where actions lead, read off the sequences."""
     if min(actions.min(), states.min()) < 0 or max(actions.max(), states.max()) > 10**4:
-        raise ParameterError(f"{file}: actions and states must be numbers from 0 to 10000")
+        raise ParameterError(
+            f"{file}: actions and states must be numbers from 0 to 10000"
+        )
     before, after = states[:, :-1], states[:, 1:]
     tables = np.full((actions.max() + 1, states.max() + 1), -1)
     tables[actions, before] = after
     if (tables[actions, before] != after).any():
-        raise ParameterError(f"{file}: an action leads from one state to different states")
+        raise ParameterError(
+            f"{file}: an action leads from one state to different states"
+        )
     if (tables < 0).any():
         a, s = np.argwhere(tables < 0)[0]
-        raise ParameterError(f"{file}: never shows where action {a} leads from state {s}")
+        raise ParameterError(
+            f"{file}: never shows where action {a} leads from state {s}"
+        )
     if not (np.sort(tables, axis=1) == np.arange(tables.shape[1])).all():
-        raise ParameterError(f"{file}: an action leads from different states to the same state")
+        raise ParameterError(
+            f"{file}: an action leads from different states to the same state"
+        )
     return tables
 
 
@@ -234,8 +268,8 @@ def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
 
 
 def from_state(permutations: np.ndarray) -> float:
-    """Accuracy of the best guess of the next state from the current one: actions and states are
-    uniform, so that it is the state to which most actions lead.
+    """Accuracy of the best guess of the next state from the current one: actions and
+    states are uniform, so that it is the state to which most actions lead.
 
     Parameters
     ----------
@@ -243,13 +277,17 @@ def from_state(permutations: np.ndarray) -> float:
         Teachers.
     """
     states = np.arange(permutations.shape[1])
-    hits = (permutations[:, None, :] == states[:, None]).sum(0)  # arrivals: next state, state
+    hits = (permutations[:, None, :] == states[:, None]).sum(
+        0
+    )  # arrivals: next state, state
     return float(hits.max(0).mean() / len(permutations))
 
 
-def from_actions(permutations: np.ndarray, actions: np.ndarray, states: np.ndarray) -> float:
-    """Accuracy of the best guess from the current state and all actions of a sequence, each equally
-    likely to be the next.
+def from_actions(
+    permutations: np.ndarray, actions: np.ndarray, states: np.ndarray
+) -> float:
+    """Accuracy of the best guess from the current state and all actions of a sequence,
+    each equally likely to be the next.
 
     Parameters
     ----------
@@ -258,6 +296,8 @@ def from_actions(permutations: np.ndarray, actions: np.ndarray, states: np.ndarr
     actions, states : ndarray, shapes (n, L) and (n, T)
         Sequences, and current states.
     """
-    images = permutations[actions[:, None, :], states[:, :, None]]  # sequence, step, place
+    images = permutations[
+        actions[:, None, :], states[:, :, None]
+    ]  # sequence, step, place
     hits = (images[..., None] == np.arange(permutations.shape[1])).sum(2)
     return float(hits.max(-1).mean() / actions.shape[1])

@@ -1,1 +1,3 @@
-"""dressed, cavity, fixed_disorder, kernels=fixed_disorder_kernels, accuracy_kernels, integrate, levels, per_seed, predict, realisation, trained=optimised_disorder."""
+"""dressed, cavity, fixed_disorder, kernels=fixed_disorder_kernels, accuracy_kernels,
+integrate, levels, per_seed, predict, realisation, trained=optimised_disorder.
+"""

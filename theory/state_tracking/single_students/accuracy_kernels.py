@@ -1,5 +1,5 @@
-"""Machine code of accuracies of single students: by all entries of M in the fixed-disorder theory,
-by columns in the cavity equations.
+"""Machine code of accuracies of single students: by all entries of M in the
+fixed-disorder theory, by columns in the cavity equations.
 """
 
 import math
@@ -14,24 +14,28 @@ from scipy.special import ndtr
 from theory.numbers.compiled import njit
 from theory.state_tracking.single_students.fixed_disorder_kernels import HOW
 
-# Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
-# to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
+# Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 +
+# MIDDLE), exact to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
-# Where wrong entries span fewer standard deviations of the noise, ten Gauss nodes suffice (1e-10).
+# Where wrong entries span fewer standard deviations of the noise, ten Gauss nodes
+# suffice (1e-10).
 SMOOTH = 4.0
 TINY = 1e-13  # probabilities below do not count: the polynomials know no smaller ones
 
 
 def _polynomial(*coefficients: float) -> Any:
-    """A polynomial as machine code without a loop, so that the compiler can vectorise it. It is
-    emitted directly, because one Python function per power would take seconds to compile.
+    """A polynomial as machine code without a loop, so that the compiler can vectorise
+    it. It is emitted directly, because one Python function per power would take seconds
+    to compile.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         flags = sorted(HOW["fastmath"])
         total, *others = (ir.Constant(args[0].type, c) for c in reversed(coefficients))
         for constant in others:
-            total = builder.fadd(constant, builder.fmul(args[0], total, flags=flags), flags=flags)
+            total = builder.fadd(
+                constant, builder.fmul(args[0], total, flags=flags), flags=flags
+            )
         return total
 
     return intrinsic(lambda context, x: (x(x), emit))
@@ -41,13 +45,19 @@ def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], flo
     """Machine code of an even function up to FAR."""
     end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
     fitted = np.polynomial.Chebyshev.interpolate(
-        lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))), DEGREE, domain=[-1, end]
+        lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))),
+        DEGREE,
+        domain=[-1, end],
     )
-    return _polynomial(*fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist())
+    return _polynomial(
+        *fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist()
+    )
 
 
 _over_x = _even(lambda x: (ndtr(x) - 0.5) / x)
-_integral = _even(lambda x: x * (ndtr(x) - 0.5) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
+_integral = _even(
+    lambda x: x * (ndtr(x) - 0.5) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+)
 
 
 @njit(inline="always", **HOW)
@@ -59,7 +69,9 @@ def _normal(x):
 
 @njit(inline="always", **HOW)
 def _ramp(x):
-    """Integral of the normal probability up to x, ``x Phi(x) + phi(x)``, for x within FAR."""
+    """Integral of the normal probability up to x, ``x Phi(x) + phi(x)``, for x within
+    FAR.
+    """
     return x / 2 + _integral((x * x - MIDDLE) / (x * x + MIDDLE))
 
 
@@ -81,8 +93,8 @@ def _furthest(x, y, others):
 
 @njit(**HOW)
 def _moments(M):
-    """Mean and variance of one state's entries over actions; by loops, as ``M - mean`` would take
-    Numba seconds to compile.
+    """Mean and variance of one state's entries over actions; by loops, as ``M - mean``
+    would take Numba seconds to compile.
     """
     d, N = M.shape
     mean, variance = np.zeros(N), np.zeros(N)
@@ -97,9 +109,10 @@ def _moments(M):
 
 @njit(**HOW)
 def accuracies(at, M, target, nodes, weight):
-    """Probability that the correct logit is the largest on new sequences: (L, N, d), by step, state
-    and action. ``at``: attention (L, L); ``M``: of state, action, next state (N, d, N);
-    ``target``: the right next state (N, d); ``nodes``, ``weight``: noise of the correct logit.
+    """Probability that the correct logit is the largest on new sequences: (L, N, d), by
+    step, state and action. ``at``: attention (L, L); ``M``: of state, action, next
+    state (N, d, N); ``target``: the right next state (N, d); ``nodes``, ``weight``:
+    noise of the correct logit.
     """
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
@@ -123,7 +136,11 @@ def accuracies(at, M, target, nodes, weight):
             widest = _largest(noise)
             for a in range(d):
                 y = target[s, a]
-                bound = on_right * ahead[0, a] + (1 - on_right) * ahead[1, a] - noise[y] * nodes[0]
+                bound = (
+                    on_right * ahead[0, a]
+                    + (1 - on_right) * ahead[1, a]
+                    - noise[y] * nodes[0]
+                )
                 if bound <= -FAR * widest:  # no other logit comes near
                     out[i, s, a] = certain
                     continue
@@ -148,8 +165,8 @@ def accuracies(at, M, target, nodes, weight):
 
 @njit(**HOW)
 def _below(low, step, wrong, width, first):
-    """Distribution function of a number that is uniform between neighbours in ``wrong``, plus
-    Gaussian noise, at equally spaced points.
+    """Distribution function of a number that is uniform between neighbours in
+    ``wrong``, plus Gaussian noise, at equally spaced points.
     """
     points, cells = len(first), len(wrong) - 1
     ramp, last = np.empty(points), np.empty(points)
@@ -171,15 +188,17 @@ def _below(low, step, wrong, width, first):
 
 
 @njit(**HOW)
-def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
-    """Probability that a column's correct logit is above all others: (L, shares), by step and
-    share of the column in the training set.
+def column_accuracies(
+    z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight
+):
+    """Probability that a column's correct logit is above all others: (L, shares), by
+    step and share of the column in the training set.
 
-    Logits are polynomials in the initial value, given at its nodes of weight ``of_v``; ``fine`` and
-    ``middle`` interpolate to edges and middles of cells. Wrong entries, ``z_w``, are uniform
-    between edges, correct ones, ``z_k``, are equally likely at middles; to both Gaussian noise of
-    variance ``u_w`` and ``u_k`` is added. The distribution function of a wrong logit is computed at
-    equally spaced points.
+    Logits are polynomials in the initial value, given at its nodes of weight ``of_v``;
+    ``fine`` and ``middle`` interpolate to edges and middles of cells. Wrong entries,
+    ``z_w``, are uniform between edges, correct ones, ``z_k``, are equally likely at
+    middles; to both Gaussian noise of variance ``u_w`` and ``u_k`` is added. The
+    distribution function of a wrong logit is computed at equally spaced points.
     """
     L, shares, parts = z_k.shape
     out = np.empty((L, shares))
@@ -201,7 +220,9 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
             if abs(wrong[-1] - wrong[0]) < SMOOTH * width:
                 for q in range(len(of_v)):
                     for n in range(points):
-                        first[n] += of_v[q] * _normal((low + n * step - z_w[i, e, q]) / width)
+                        first[n] += of_v[q] * _normal(
+                            (low + n * step - z_w[i, e, q]) / width
+                        )
             else:
                 _below(low, step, wrong, width, first)
             for n in range(points):
@@ -209,8 +230,12 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):
-                    place = min(max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0)
+                    place = min(
+                        max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0
+                    )
                     k = min(int(place), points - 2)
-                    total += weight[n] * (first[k] + (place - k) * (first[k + 1] - first[k]))
+                    total += weight[n] * (
+                        first[k] + (place - k) * (first[k + 1] - first[k])
+                    )
             out[i, e] = total / K
     return out

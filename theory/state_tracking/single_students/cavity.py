@@ -1,11 +1,13 @@
-"""Cavity equations for single columns of M, in place of Gaussian logits (as in dynamical mean-field
-theory: one column in the self-consistent environment of the others).
+"""Cavity equations for single columns of M, in place of Gaussian logits (as in
+dynamical mean-field theory: one column in the self-consistent environment of the
+others).
 
-Given the attention, the columns (action, state) of M for different states learn independently;
-columns of the same state act on each other as noise. One column in a self-consistent environment
-therefore represents all. Its correct entry v_k and wrong entries v_w are followed as functions of
-their initial value v_0, which is uniform, and of the column's share 1 + epsilon of the training
-set. `integrate` integrates these equations.
+Given the attention, the columns (action, state) of M for different states learn
+independently; columns of the same state act on each other as noise. One column in a
+self-consistent environment therefore represents all. Its correct entry v_k and wrong
+entries v_w are followed as functions of their initial value v_0, which is uniform, and
+of the column's share 1 + epsilon of the training set. `integrate` integrates these
+equations.
 """
 
 from collections.abc import Callable
@@ -16,15 +18,29 @@ import numpy as np
 import sympy as sp
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
-from theory.symbols.special import gauss_hermite, gauss_legendre
-from theory.state_tracking.single_students import dressed
-from theory.state_tracking.model import mean_field
 from theory.state_tracking.attention import Attention
-from theory.state_tracking.single_students.dressed import forces, forms, summary
+from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.mean_field import pi_i
 from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.model.symbols import (
+    A,
+    L,
+    N,
+    R,
+    S,
+    alpha,
+    c,
+    d_g,
+    eta,
+    i,
+    n_train,
+    ref,
+    zeta,
+)
+from theory.state_tracking.single_students import dressed
+from theory.state_tracking.single_students.dressed import forces, forms, summary
 from theory.state_tracking.single_students.realisation import Start
-from theory.state_tracking.model.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta
+from theory.symbols.special import gauss_hermite, gauss_legendre
 
 BEYOND = "beyond the paper: cavity equations"
 CAVITY = "other columns of the state act as independent Gaussian noise"
@@ -33,7 +49,10 @@ SELF_AVERAGING = "sums over the wrong entries self-average"
 v_k = symbol("v_k", means="right entry of a column of M", real=True)
 v_w = symbol("v_w", r"v_{\bar k}", "wrong entry of a column of M", real=True)
 epsilon = symbol(
-    "share", r"\varepsilon", "relative excess of the column's share of the training set", real=True
+    "share",
+    r"\varepsilon",
+    "relative excess of the column's share of the training set",
+    real=True,
 )
 V_k = symbol("V_k", means="variance of right entries", positive=True)
 V_w = symbol("V_w", r"V_{\bar k}", "variance of wrong entries", positive=True)
@@ -43,19 +62,32 @@ V_all = symbol(
     "variance of an entry of another column, right or wrong there",
     positive=True,
 )
-b_i = symbol("b_i", means="weight of the column in the logits it is right for", positive=True)
+b_i = symbol(
+    "b_i", means="weight of the column in the logits it is right for", positive=True
+)
 T = symbol(
-    "T_i", r"T_{i}", "sum of squared attention on all but the right action", nonnegative=True
+    "T_i",
+    r"T_{i}",
+    "sum of squared attention on all but the right action",
+    nonnegative=True,
 )
 z_v = symbol("z_v", r"z_{i,k}", "mean right logit, given the column's entry", real=True)
-z_w = symbol("z_w", r"z_{i,\bar k}", "mean wrong logit, given the column's entry", real=True)
-u_k = symbol("u_k", means="variance of the right logit from other columns", positive=True)
-u_w = symbol("u_w", r"u_{\bar k}", "variance of a wrong logit from other columns", positive=True)
+z_w = symbol(
+    "z_w", r"z_{i,\bar k}", "mean wrong logit, given the column's entry", real=True
+)
+u_k = symbol(
+    "u_k", means="variance of the right logit from other columns", positive=True
+)
+u_w = symbol(
+    "u_w", r"u_{\bar k}", "variance of a wrong logit from other columns", positive=True
+)
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 W = symbol("W_i", means="mean of exp(wrong logit)", positive=True)
 p_k = symbol("p_k", means="probability of the right state", positive=True)
 p_w = symbol("p_w", r"p_{\bar k}", "probability of a wrong state", positive=True)
-mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", "mean of wrong entries", real=True)
+mean_w = symbol(
+    "mean_w", r"\langle v_{\bar k}\rangle", "mean of wrong entries", real=True
+)
 of_shares = symbol(
     "share_variance",
     r"\langle\varepsilon^{2}\rangle",
@@ -65,33 +97,40 @@ of_shares = symbol(
 beta = array("column_weight", r"b", "weight of the column, by position")
 right_mass = array("p_k", means="probability of the right state, by position")
 wrong_mass = array("p_w", r"p_{\bar k}", "probability of a wrong state, by position")
-left = array("g", means="probability left to wrong states, by position", nonnegative=True)
+left = array(
+    "g", means="probability left to wrong states, by position", nonnegative=True
+)
 
 
 def own_weight() -> sp.Expr:
-    """Mean attention weight of a column in the logits of its own sequences: its action at j = i -
-    L, plus chance occurrences elsewhere.
+    """Mean attention weight of a column in the logits of its own sequences: its action
+    at j = i - L, plus chance occurrences elsewhere.
     """
     chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     return pi_i + (1 - pi_i) * chance
 
 
 def noise() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients in the variance of a logit: of the variance of the other columns' entries, and
-    of the mean squared deviation of the own column's entry from their mean.
+    """Coefficients in the variance of a logit: of the variance of the other columns'
+    entries, and of the mean squared deviation of the own column's entry from their
+    mean.
 
-    Others: variance of sum_j pi_j X_j [g_j is not the own action], X drawn per action. Own:
-    variance of the weight with which the own action occurs at the other positions.
+    Others: variance of sum_j pi_j X_j [g_j is not the own action], X drawn per action.
+    Own: variance of the weight with which the own action occurs at the other positions.
     """
     a, b = sp.symbols("a b", integer=True, positive=True)
     other = 1 - sp.KroneckerDelta(a, 1)
     alone = delta_sum(other, (a, 1, d_g)) / d_g
-    together = delta_sum(other * sp.KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
+    together = (
+        delta_sum(other * sp.KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
+    )
     by_others = T * alone + ((1 - pi_i) ** 2 - T) * together
     mean = delta_sum(sp.KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
     by_own = T * (mean - mean**2)
     return (
-        written_as((1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others),
+        written_as(
+            (1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others
+        ),
         written_as(T / d_g * (1 - 1 / d_g), by_own),
     )
 
@@ -113,18 +152,23 @@ def equations() -> Equations:
     noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)
-    # Response of a wrong entry without the contribution of its own sequences (weight b_i, slope
-    # b_i).
+    # Response of a wrong entry without the contribution of its own sequences (weight
+    # b_i, slope b_i).
     stir = (
         eta
         / L
         * sp.Sum(
-            (dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)),
+            (dressed.spread[i] - beta[i] ** 2)
+            * left[i]
+            / (N - 1)
+            * (1 - left[i] / (N - 1)),
             (i, 1, L),
         )
     )
     share = (1 + epsilon) * eta / L
-    weight = written_as(mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight())
+    weight = written_as(
+        mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight()
+    )
     noise_k = by_others * V_all + by_own * (V_k + (R - S) ** 2)
     noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
     average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
@@ -137,7 +181,12 @@ def equations() -> Equations:
         lambda place: ref(f"{BEYOND}, {place}"),
         status="exact",
         own_weight=(b_i, weight, "weight of the own column"),
-        column_right=(z_v, b_i * v_k + (1 - b_i) * S, "right logit", "mean over the other columns"),
+        column_right=(
+            z_v,
+            b_i * v_k + (1 - b_i) * S,
+            "right logit",
+            "mean over the other columns",
+        ),
         column_wrong=(
             z_w,
             b_i * v_w + (1 - b_i) * (zeta - S) / (N - 1),
@@ -153,7 +202,13 @@ def equations() -> Equations:
         noise_right=(u_k, noise_k, "noise of the right logit", *closed),
         noise_wrong=(u_w, noise_w, "noise of a wrong logit", *closed),
         wrong_mean=(W, average, "mean exponential", *closed, SELF_AVERAGING),
-        right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
+        right_probability=(
+            p_k,
+            right,
+            "weight of the right entry",
+            *closed,
+            SELF_AVERAGING,
+        ),
         wrong_probability=(
             p_w,
             sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
@@ -162,9 +217,27 @@ def equations() -> Equations:
             SELF_AVERAGING,
             "mean over v_k as well",
         ),
-        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
-        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
-        rate_S=(sp.Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
+        rate_right=(
+            sp.Derivative(v_k, alpha),
+            rise,
+            "right entry",
+            *closed,
+            dressed.RESPONSE,
+        ),
+        rate_wrong=(
+            sp.Derivative(v_w, alpha),
+            fall,
+            "wrong entry",
+            *closed,
+            dressed.RESPONSE,
+        ),
+        rate_S=(
+            sp.Derivative(S, alpha),
+            off_target,
+            "off-target overlap",
+            "closure",
+            "means only",
+        ),
         share_variance=(
             of_shares,
             d_g * N / (n_train * L),
@@ -186,7 +259,9 @@ FINE = 65  # points of the interpolation of distributions of entries
 
 @cache
 def column_forms() -> dict[str, Callable]:
-    """Functions of the theory compiled from its equations, and from those of the dressed theory."""
+    """Functions of the theory compiled from its equations, and from those of the
+    dressed theory.
+    """
     own = equations()
     return {
         **forms(),
@@ -201,8 +276,8 @@ def column_forms() -> dict[str, Callable]:
 
 @dataclass(frozen=True)
 class Logits:
-    """Means and variances of the logits of B seeds at L positions; columns are labelled by share
-    and v_0.
+    """Means and variances of the logits of B seeds at L positions; columns are labelled
+    by share and v_0.
 
     Attributes
     ----------
@@ -236,8 +311,8 @@ class Logits:
 
 
 class Cavity:
-    """Cavity equations of entries of M, by initial value and share of the training set. State per
-    seed: W_Q, W_K, v_k, v_w, S.
+    """Cavity equations of entries of M, by initial value and share of the training set.
+    State per seed: W_Q, W_K, v_k, v_w, S.
 
     Parameters
     ----------
@@ -246,28 +321,38 @@ class Cavity:
     start : Start
         Initial values of the seeds.
     finite_data : bool
-        Let columns differ in their share of a finite training set; otherwise the training set is
-        infinite.
+        Let columns differ in their share of a finite training set; otherwise the
+        training set is infinite.
     accuracies : bool
-        Compute accuracies, which take most of the time of an evaluation; otherwise they are NaN.
+        Compute accuracies, which take most of the time of an evaluation; otherwise they
+        are NaN.
     """
 
     BY_SEED = ("zeta",)
 
     def __init__(
-        self, p: Parameters, start: Start, finite_data: bool = True, accuracies: bool = True
+        self,
+        p: Parameters,
+        start: Start,
+        finite_data: bool = True,
+        accuracies: bool = True,
     ) -> None:
         self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
         self.accuracies = accuracies
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
         self.e, self.of_share = gauss_hermite(SHARES if finite_data else 1)
-        self.share = 1 + self.e * np.sqrt(column_forms()["share"](p.d_g, p.N, p.n_train, p.L))
+        self.share = 1 + self.e * np.sqrt(
+            column_forms()["share"](p.d_g, p.N, p.n_train, p.L)
+        )
         self.share = np.maximum(self.share, 0)
         self.xi, self.of_xi = gauss_hermite(NOISE)
-        # For accuracies, values at edges and middles of cells, and at equally spaced shares.
+        # For accuracies, values at edges and middles of cells, and at equally spaced
+        # shares.
         fine = np.linspace(-1, 1, FINE)
-        self.to_cells = [_between(self.v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)]
+        self.to_cells = [
+            _between(self.v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)
+        ]
         shares = np.linspace(-3, 3, 13) if finite_data else self.e
         self.to_shares = _between(self.e, shares)
         of_share = np.exp(-(shares**2) / 2)  # the trapezoidal rule on a Gaussian
@@ -276,7 +361,9 @@ class Cavity:
         centre = [start.R, (start.zeta - start.R) / (p.N - 1)]
         v_k, v_w = (
             np.sqrt(3 * var)[:, None, None] * spread + x[:, None, None]
-            for var, x in zip((start.variance_right, start.variance_wrong), centre, strict=True)
+            for var, x in zip(
+                (start.variance_right, start.variance_wrong), centre, strict=True
+            )
         )
         self.state = [
             start.W_Q.astype(float),
@@ -313,7 +400,14 @@ class Cavity:
                 on_right, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g
             ),
             u_w=f["noise_wrong"](
-                on_right, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g
+                on_right,
+                elsewhere,
+                V_all,
+                V_w[:, None],
+                R[:, None],
+                S[:, None],
+                p.N,
+                p.d_g,
             ),
             z_k=f["right"](b, v_k[:, None], other),
             z_w=f["wrong"](b, v_w[:, None], other, self.zeta[..., None, None], p.N),
@@ -325,8 +419,12 @@ class Cavity:
         W_Q, W_K, v_k, v_w, S = self.state
         x = self._logits()
         e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)
-        others = (p.N - 1) * (e_w @ self.of_v)[..., None]  # average over columns of the same share
-        e_k = np.exp(x.z_k)[..., None] * np.exp(np.sqrt(x.u_k)[..., None, None, None] * self.xi)
+        others = (p.N - 1) * (e_w @ self.of_v)[
+            ..., None
+        ]  # average over columns of the same share
+        e_k = np.exp(x.z_k)[..., None] * np.exp(
+            np.sqrt(x.u_k)[..., None, None, None] * self.xi
+        )
         inverse = 1 / (e_k + others[..., None])
         p_k = (e_k * inverse) @ self.of_xi
         p_w = e_w * ((inverse @ self.of_xi) @ self.of_v)[..., None]
@@ -339,8 +437,13 @@ class Cavity:
             -(gain * p_w).mean(1) - stir * (v_w - x.mean_w[:, None, None]),
             (wrong * (1 - x.own)).mean(1) / p.d_g,
         ]
-        heads = self.attention.backward(W_Q, W_K, x.at, forces(p, x.at, wrong, x.V_w, x.R, S))
-        return [*(-p.eta * d for d in heads), *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
+        heads = self.attention.backward(
+            W_Q, W_K, x.at, forces(p, x.at, wrong, x.V_w, x.R, S)
+        )
+        return [
+            *(-p.eta * d for d in heads),
+            *(p.eta * r / (p.d_g * p.N) for r in by_alpha),
+        ]
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
@@ -355,7 +458,9 @@ class Cavity:
             x.R,
             self.state[4],
             loss=self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi),
-            steps=self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan),
+            steps=self._accuracy(x)
+            if self.accuracies
+            else np.full(x.own.shape, np.nan),
             correct=(right, self._mean(x.z_k**2) - right**2 + x.u_k),
             other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )
@@ -363,18 +468,27 @@ class Cavity:
     def _accuracy(self, found: Logits) -> np.ndarray:
         """Probability that the correct logit is the largest, per seed and position.
 
-        The N - 1 wrong logits are independent draws of a column's wrong entries plus noise. Their
-        distribution function has kinks once the noise has vanished, and each column is learned at a
-        sharp time; therefore the logits, smooth in v_0 and epsilon, are interpolated to many values
-        of both.
+        The N - 1 wrong logits are independent draws of a column's wrong entries plus
+        noise. Their distribution function has kinks once the noise has vanished, and
+        each column is learned at a sharp time; therefore the logits, smooth in v_0 and
+        epsilon, are interpolated to many values of both.
         """
         from theory.state_tracking.single_students import accuracy_kernels
 
         z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
         columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)
-        settings = (*self.to_cells, self.of_v, self.p.N - 1, 2 * FINE, *gauss_hermite(7))
+        settings = (
+            *self.to_cells,
+            self.of_v,
+            self.p.N - 1,
+            2 * FINE,
+            *gauss_hermite(7),
+        )
         each = np.array(
-            [accuracy_kernels.column_accuracies(*column, *settings) for column in columns]
+            [
+                accuracy_kernels.column_accuracies(*column, *settings)
+                for column in columns
+            ]
         )
         return each @ self.of_fine_share
 

@@ -1,12 +1,13 @@
-"""Fixed-disorder theory of one student: given its teachers, initial weights and the pair counts of
-its training set.
+"""Fixed-disorder theory of one student: given its teachers, initial weights and the
+pair counts of its training set.
 
-Training rows (sequence, step) with the same state, step and correct action form a group. Within a
-group the attention weights of the actions have a mean, fixed by the pair counts of the training
-set, and fluctuate about it, because attention also falls on other actions. These fluctuations are
-kept to second order in the logits, as for Gaussian weights. There is no other approximation:
-repeated actions in a sequence, single entries of M, and the deviation of one training set from the
-average enter through the means. `integrate` integrates the equations.
+Training rows (sequence, step) with the same state, step and correct action form a
+group. Within a group the attention weights of the actions have a mean, fixed by the
+pair counts of the training set, and fluctuate about it, because attention also falls on
+other actions. These fluctuations are kept to second order in the logits, as for
+Gaussian weights. There is no other approximation: repeated actions in a sequence,
+single entries of M, and the deviation of one training set from the average enter
+through the means. `integrate` integrates the equations.
 """
 
 from collections.abc import Iterator
@@ -16,47 +17,87 @@ import numpy as np
 import sympy as sp
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
-from theory.symbols.special import gauss_hermite
-from theory.state_tracking.model import definitions
 from theory.state_tracking.attention import Attention
+from theory.state_tracking.model import definitions
 from theory.state_tracking.model.definitions import output, pi, z
-from theory.state_tracking.single_students.dressed import summary
 from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.model.symbols import (
+    L,
+    M,
+    M_star,
+    N,
+    a,
+    alpha,
+    b,
+    c,
+    d_g,
+    eta,
+    i,
+    j,
+    k,
+    n,
+    n_train,
+    p,
+    q,
+    r,
+    ref,
+    s,
+)
+from theory.state_tracking.single_students.dressed import summary
 from theory.state_tracking.single_students.realisation import Realisation, Start
-from theory.state_tracking.model.symbols import L, M, M_star, N, a, alpha, b, c, d_g, eta, i, j, k, n, n_train, p, q, r, ref, s
+from theory.symbols.special import gauss_hermite
 
 BEYOND = "beyond the paper: fixed-disorder theory"
-SECOND_ORDER = "cumulants of the weights in a group up to the second, logits to second order"
+SECOND_ORDER = (
+    "cumulants of the weights in a group up to the second, logits to second order"
+)
 UNIFORM = "actions at other places independent and uniform"
 
-share = array("nu", r"\nu", "share of the training rows in a group: state, step, right action")
+share = array(
+    "nu", r"\nu", "share of the training rows in a group: state, step, right action"
+)
 pairs = array(
-    "pairs", r"\nu", "share of the rows with a state, a step, a place, and the actions at both"
+    "pairs",
+    r"\nu",
+    "share of the rows with a state, a step, a place, and the actions at both",
 )
 weight = array("O", means="mean weight of an action in a group")
-scatter = array("T", means="variance of a group's logits per variance of M over actions")
+scatter = array(
+    "T", means="variance of a group's logits per variance of M over actions"
+)
 mean_M = array("M_mean", r"\bar M", "mean entry of M over actions")
 C = array(
     "C",
     means="covariance of two entries of M over actions; the first index, the current state, may be left out",
 )
-plain = array("p_plain", r"p^{0}", "softmax of a group's mean logits; the group left out")
+plain = array(
+    "p_plain", r"p^{0}", "softmax of a group's mean logits; the group left out"
+)
 mean = array("z_group", r"\bar z", "mean logit of a state in a group")
-prob = array("p_mean", r"\bar p", "mean probability of a state in a group, which may be left out")
+prob = array(
+    "p_mean", r"\bar p", "mean probability of a state in a group, which may be left out"
+)
 shift = array("shift", r"\lambda", "what the scatter adds to logits of the softmax")
-J = array("J", means="response of a group's probabilities to its logits; the group may be left out")
+J = array(
+    "J",
+    means="response of a group's probabilities to its logits; the group may be left out",
+)
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
-group_accuracy = array("a_group", "a", "probability that the right logit is a group's largest")
-lead = array("lead", r"\Delta", "lead of the right logit over another, at given noise of its own")
+group_accuracy = array(
+    "a_group", "a", "probability that the right logit is a group's largest"
+)
+lead = array(
+    "lead", r"\Delta", "lead of the right logit over another, at given noise of its own"
+)
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
 SIZE = n_train * L * share[GROUP]
 
 
 def mean_weight() -> sp.Expr:
-    """Mean weight of an action in the attention output: the frequency of the action at each
-    position is given by the pair counts.
+    """Mean weight of an action in the attention output: the frequency of the action at
+    each position is given by the pair counts.
     """
     retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
     weight = sp.KroneckerDelta(definitions.action[j], b)
@@ -76,17 +117,21 @@ def weight_covariance() -> sp.Expr:
 def within() -> sp.Expr:
     """Factor 1 - 1/n of the variance that remains about the mean of n independent rows."""
     size, other = sp.symbols("n_rows other", integer=True, positive=True)
-    of_mean = delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
+    of_mean = (
+        delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
+    )
     return sp.expand(1 - of_mean).subs(size, SIZE)
 
 
 def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
-    """Derivative of an expression in softmax probabilities with respect to the logit of state
-    ``along``.
+    """Derivative of an expression in softmax probabilities with respect to the logit of
+    state ``along``.
     """
     total = sp.Symbol("Z", positive=True)
     normaliser = delta_gradient(sp.Sum(sp.exp(z[k]), (k, 1, N)), z[along])
-    quotient = sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
+    quotient = (
+        sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
+    )
     rule = written_as(
         plain[r] * (sp.KroneckerDelta(r, along) - plain[along]),
         quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)}),
@@ -101,20 +146,21 @@ def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
 
 
 def contracted(expr: sp.Expr) -> sp.Expr:
-    """Contract an expression with the covariance C[q, p] of logits; the remaining index is
-    named q.
+    """Contract an expression with the covariance C[q, p] of logits; the remaining index
+    is named q.
     """
     result = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
     result = result.replace(
-        lambda x: isinstance(x, sp.Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
+        lambda x: isinstance(x, sp.Sum) and x.variables == [p],
+        lambda x: x.xreplace({p: q}),
     )
     return sp.expand(result.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
 
 
 def logit_lift() -> sp.Expr:
-    """Correction of a logit due to fluctuations: half the covariance contracted with the second
-    derivatives of a probability, divided by the probability. Terms common to all states cancel in
-    the softmax and are dropped.
+    """Correction of a logit due to fluctuations: half the covariance contracted with
+    the second derivatives of a probability, divided by the probability. Terms common to
+    all states cancel in the softmax and are dropped.
     """
     second = sp.expand(slope(slope(plain[r], q), p) / plain[r])
     of_state = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
@@ -123,18 +169,21 @@ def logit_lift() -> sp.Expr:
 
 
 def entry_covariance() -> sp.Expr:
-    """Covariance of the weight of action b with the logit of state q, divided by `scatter`."""
+    """Covariance of the weight of action b with the logit of state q, divided by
+    `scatter`.
+    """
     covariance = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
     mean = covariance.replace(
-        lambda x: isinstance(x, sp.Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
+        lambda x: isinstance(x, sp.Sum),
+        lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q],
     )
     return written_as((M[b, q, s] - mean_M[s, q]) / d_g, mean)
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Mean logits and fluctuations of groups, their probabilities, the rate of M, the force on
-    attention, and accuracy.
+    """Mean logits and fluctuations of groups, their probabilities, the rate of M, the
+    force on attention, and accuracy.
     """
     elsewhere = 1 - sp.KroneckerDelta(i, j)
     groups = ((s, 1, N), (a, 1, d_g))
@@ -149,10 +198,13 @@ def equations() -> dict[str, Equation]:
     # The weight of an action is correlated with the probabilities through the logits.
     response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
     rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
-    by_pairs = sp.Sum(pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N))
+    by_pairs = sp.Sum(
+        pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N)
+    )
     left = share[GROUP] * within()
     by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
-    # Probability that each other logit lies below the correct one, given the latter's noise.
+    # Probability that each other logit lies below the correct one, given the latter's
+    # noise.
     winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
     ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
     below = (1 + sp.erf(lead[r] / sp.sqrt(2 * variance))) / 2
@@ -181,7 +233,8 @@ def equations() -> dict[str, Equation]:
         ),
         pairs_expected=(
             pairs[s, i, j, a, b],
-            share[GROUP] * (sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b) + elsewhere / d_g),
+            share[GROUP]
+            * (sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b) + elsewhere / d_g),
             "infinite training set",
         ),
     )
@@ -211,14 +264,14 @@ def equations() -> dict[str, Equation]:
 
 # Numerical fixed-disorder theory
 
-# Nodes of the integral over the noise of the correct logit: with more nodes no accuracy changes by
-# 1e-3.
+# Nodes of the integral over the noise of the correct logit: with more nodes no accuracy
+# changes by 1e-3.
 NOISE = 5
 
 
 class FixedDisorder:
-    """Fixed-disorder theory for groups of rows with the same state, step and correct action. State
-    per seed: W_Q, W_K and M.
+    """Fixed-disorder theory for groups of rows with the same state, step and correct
+    action. State per seed: W_Q, W_K and M.
 
     Parameters
     ----------
@@ -248,7 +301,11 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
-        self.given, self.share, many = given, given.share.astype(float), sequences * self.p.L
+        self.given, self.share, many = (
+            given,
+            given.share.astype(float),
+            sequences * self.p.L,
+        )
         B, N, L, d = given.share.shape
         pairs, self.unit = given.pairs, 1 / many
         if pairs is None:  # of an infinite training set
@@ -258,14 +315,17 @@ class FixedDisorder:
         counts = np.ascontiguousarray(pairs.transpose(0, 1, 3, 5, 2, 4)) * many
         counts = counts.reshape(B, N, L, d, L * d)
         self.keep, self.left = np.ones((B, N, d)), given.share.astype(float)
-        if given.pairs is not None:  # as few bytes as hold them, so that they stay in the cache
+        if (
+            given.pairs is not None
+        ):  # as few bytes as hold them, so that they stay in the cache
             counts = np.rint(counts, out=counts)
             counts = counts.astype(np.min_scalar_type(int(counts.max())))
             self.share = np.rint(self.share * many) / many
-            # Actions that never occur beside a state have no gradient there: Adam divides by its
-            # size.
+            # Actions that never occur beside a state have no gradient there: Adam
+            # divides by its size.
             self.keep[:] = counts.max((2, 4)) > 0
-            # Factor 1 - 1/n of the variance that remains about the known mean of n rows.
+            # Factor 1 - 1/n of the variance that remains about the known mean of n
+            # rows.
             self.left *= 1 - 1 / np.maximum(self.left * many, 1)
         self.counts = counts
 
@@ -273,22 +333,30 @@ class FixedDisorder:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking.single_students import fixed_disorder_kernels
 
-        return np.stack([fixed_disorder_kernels.weights(*each[:4]) for each in self._each(at)]).swapaxes(2, 3)
+        return np.stack(
+            [fixed_disorder_kernels.weights(*each[:4]) for each in self._each(at)]
+        ).swapaxes(2, 3)
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
         if p.weight_decay:
-            slopes = [g + p.weight_decay * w for g, w in zip(slopes, self.state, strict=True)]
+            slopes = [
+                g + p.weight_decay * w for g, w in zip(slopes, self.state, strict=True)
+            ]
         for g in slopes:
             g *= -p.eta
         return slopes
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-        """Arguments of the kernels for every student: attention, counts, M and teachers."""
+        """Arguments of the kernels for every student: attention, counts, M and
+        teachers.
+        """
         M = np.ascontiguousarray(self.state[2])
         unit = [self.unit] * len(at)
-        return zip(at, self.counts, unit, self.share, self.left, M, self.target, strict=True)
+        return zip(
+            at, self.counts, unit, self.share, self.left, M, self.target, strict=True
+        )
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
@@ -309,7 +377,9 @@ class FixedDisorder:
         from theory.state_tracking.single_students import fixed_disorder_kernels
 
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
-        return np.stack([fixed_disorder_kernels.force(*each[1:4], met) for each, met in every])
+        return np.stack(
+            [fixed_disorder_kernels.force(*each[1:4], met) for each, met in every]
+        )
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
@@ -319,12 +389,16 @@ class FixedDisorder:
         N, d = M.shape[1:3]
         at, own, _ = self.attention.parts(*self.state[:2])
         every = list(self._each(at))
-        sums, entries = zip(*(fixed_disorder_kernels.observed(*each) for each in every), strict=True)
+        sums, entries = zip(
+            *(fixed_disorder_kernels.observed(*each) for each in every), strict=True
+        )
         right, right_square, total, square, loss = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
         overlap, all_teachers = np.array(entries).T
         answers = (
-            self._answers(every) if self.accuracies else {"steps": np.full(at.shape[:2], np.nan)}
+            self._answers(every)
+            if self.accuracies
+            else {"steps": np.full(at.shape[:2], np.nan)}
         )
         found = summary(
             own,
@@ -338,17 +412,20 @@ class FixedDisorder:
         return found | answers
 
     def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
-        """Accuracies by seed and step, and of rollouts where they are known: logits of new
-        sequences are taken as Gaussian about their means for state, step and action.
+        """Accuracies by seed and step, and of rollouts where they are known: logits of
+        new sequences are taken as Gaussian about their means for state, step and
+        action.
         """
         from theory.state_tracking.single_students import accuracy_kernels
 
         rule = gauss_hermite(NOISE)
-        first = np.stack([accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every])
+        first = np.stack(
+            [accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every]
+        )
         return {"steps": first.mean((2, 3)), **self._rolled(first)}
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to
-        second order.
+        """Effect on rollout accuracy of the accuracies by seed, step, state and action;
+        zero to second order.
         """
         return {}

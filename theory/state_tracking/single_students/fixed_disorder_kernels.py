@@ -1,9 +1,10 @@
-"""Machine code of the fixed-disorder theory: groups of rows, a current state at a time, so that
-what belongs to a state stays in the cache; matrix products go to BLAS. The groups of a state, step
-and correct action, are the last axis of all arrays, over which the compiler takes several at once.
+"""Machine code of the fixed-disorder theory: groups of rows, a current state at a time,
+so that what belongs to a state stays in the cache; matrix products go to BLAS. The
+groups of a state, step and correct action, are the last axis of all arrays, over which
+the compiler takes several at once.
 
-Arrays are those of `fixed_disorder`, without the axis over students. Pairs stand as ``pairs[s, j,
-b, i a]``, in shares of ``unit``.
+Arrays are those of `fixed_disorder`, without the axis over students. Pairs stand as
+``pairs[s, j, b, i a]``, in shares of ``unit``.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ HOW: dict[str, Any] = {
 LOG2E = 1 / math.log(2)
 # Chebyshev series of 2^f for |f| <= 1/2, by powers of f: the next term is 3e-18.
 DEGREE = 11
-TAYLOR = [(math.log(2) / 2) ** k / math.factorial(k) for k in range(2 * DEGREE)]  # in 2 f
+TAYLOR = [
+    (math.log(2) / 2) ** k / math.factorial(k) for k in range(2 * DEGREE)
+]  # in 2 f
 SERIES = cheb2poly(poly2cheb(TAYLOR)[: DEGREE + 1]) * 2.0 ** np.arange(DEGREE + 1)
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
 @intrinsic
 def _wide(context):
-    """Lets the compiler use the widest registers of the machine in the loops of a function; on some
-    machines it takes half of them if not asked.
+    """Lets the compiler use the widest registers of the machine in the loops of a
+    function; on some machines it takes half of them if not asked.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -49,8 +52,8 @@ def _wide(context):
 
 @njit(inline="always", **HOW)
 def _exp(x):
-    """``e^x`` to 3e-15, and beyond |x| = 20 to 2e-16 |x|, the rounding of the exponent, in
-    instructions on several numbers at once; the library's takes one.
+    """``e^x`` to 3e-15, and beyond |x| = 20 to 2e-16 |x|, the rounding of the exponent,
+    in instructions on several numbers at once; the library's takes one.
     """
     y = min(
         max(x * LOG2E, -1000.0), 1023.0
@@ -64,7 +67,9 @@ def _exp(x):
 
 @njit(**HOW)
 def _exponentials(z):
-    """Replace logits by ``e^z``, without a shift, which numbers of double precision do not need."""
+    """Replace logits by ``e^z``, without a shift, which numbers of double precision do
+    not need.
+    """
     _wide()
     flat = z.reshape(-1)
     for k in range(len(flat)):
@@ -73,7 +78,9 @@ def _exponentials(z):
 
 @njit(**HOW)
 def _attended(at, d):
-    """Attention of the groups of a state to every place, and the sum of its squares elsewhere."""
+    """Attention of the groups of a state to every place, and the sum of its squares
+    elsewhere.
+    """
     L = len(at)
     to, rest = np.empty((L, L * d)), np.zeros(L * d)
     for i in range(L):
@@ -87,8 +94,8 @@ def _attended(at, d):
 
 @njit(**HOW)
 def _weights(to, pairs, unit, share, O):
-    """Mean weights of actions in the groups of one state; returns the inverse shares of these, 0
-    for groups without rows.
+    """Mean weights of actions in the groups of one state; returns the inverse shares of
+    these, 0 for groups without rows.
     """
     _wide()
     (L, groups), d = to.shape, len(O)
@@ -119,9 +126,9 @@ def weights(at, pairs, unit, share):
 
 @njit(**HOW)
 def _table(M):
-    """Of one state: entries, their variance over actions, their deviations from the mean, ones, and
-    the mean. A matrix product of some of these rows with weights, or probabilities, gives the sums
-    of a group.
+    """Of one state: entries, their variance over actions, their deviations from the
+    mean, ones, and the mean. A matrix product of some of these rows with weights, or
+    probabilities, gives the sums of a group.
     """
     d, N = M.shape
     rows = np.ones((2 * d + 3, N))
@@ -172,8 +179,8 @@ def _lifted(O, along, slope, keep, scale, out):
 
 @njit(**HOW)
 def _met(along, scale, level, right, out):
-    """Derivatives of the loss of a row by its weights; ``right`` are entries at the right states,
-    ``level`` what all actions have in common.
+    """Derivatives of the loss of a row by its weights; ``right`` are entries at the
+    right states, ``level`` what all actions have in common.
     """
     _wide()
     d = len(right)
@@ -201,8 +208,8 @@ def _over_steps(O, share, out):
 
 @njit(**HOW)
 def _force(pairs, met, out):
-    """Add derivatives by attention of one state's groups to every place, from those by the weights
-    of a row.
+    """Add derivatives by attention of one state's groups to every place, from those by
+    the weights of a row.
     """
     _wide()
     d, groups = met.shape
@@ -227,8 +234,8 @@ def _by_step(found, d):
 
 @njit(**HOW)
 def force(pairs, unit, share, met):
-    """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, b,
-    i a]`` is that of a row by the weight of action b.
+    """Derivatives of one student's loss by attention, at fixed scatter within groups;
+    ``met[s, b, i a]`` is that of a row by the weight of action b.
     """
     N, L, d = share.shape
     by_group = np.zeros((L, L * d))
@@ -239,8 +246,9 @@ def force(pairs, unit, share, met):
 
 @njit(**HOW)
 def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
-    """Derivatives of one student's loss by attention, and by M, ``(s, a, r)``, which are written
-    to ``d_M``. ``keep`` is 1 for actions that occur beside a state, and 0 for others.
+    """Derivatives of one student's loss by attention, and by M, ``(s, a, r)``, which
+    are written to ``d_M``. ``keep`` is 1 for actions that occur beside a state, and 0
+    for others.
     """
     N, L, d = share.shape
     groups, (to, rest) = L * d, _attended(at, d)
@@ -299,8 +307,8 @@ def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
 
 @njit(**HOW)
 def observed(at, pairs, unit, share, left, M, target):
-    """Per step: first and second moments of the correct and of all logits, and the loss; sums of
-    entries at the states of their own action, and of any.
+    """Per step: first and second moments of the correct and of all logits, and the
+    loss; sums of entries at the states of their own action, and of any.
     """
     _wide()
     N, L, d = share.shape
@@ -338,5 +346,7 @@ def observed(at, pairs, unit, share, left, M, target):
         np.dot(rows[d : 2 * d + 2], z, sums)
         price = _variance(sums, _scales(sums[d + 1]))
         for g in range(groups):
-            found[4, g] += part[g] * (math.log(sums[d + 1, g]) + spread[g] * price[g] / 2)
+            found[4, g] += part[g] * (
+                math.log(sums[d + 1, g]) + spread[g] * price[g] / 2
+            )
     return _by_step(found, d).T, (overlap, every)

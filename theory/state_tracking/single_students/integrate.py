@@ -1,9 +1,10 @@
-"""Gradient descent in strides of many epochs whose length follows from an error estimate.
+"""Gradient descent in strides of many epochs whose length follows from an error
+estimate.
 
-Descent adds up changes, ``x(n + h) = x(n) + f(x(n)) + ... + f(x(n + h - 1))``, which vary slowly
-from epoch to epoch. They are interpolated by a polynomial, which is summed over whole epochs, where
-the method of Adams would integrate it: the finite size of steps is kept, and strides of one epoch
-are descent itself.
+Descent adds up changes, ``x(n + h) = x(n) + f(x(n)) + ... + f(x(n + h - 1))``, which
+vary slowly from epoch to epoch. They are interpolated by a polynomial, which is summed
+over whole epochs, where the method of Adams would integrate it: the finite size of
+steps is kept, and strides of one epoch are descent itself.
 """
 
 import bisect
@@ -19,27 +20,29 @@ import xarray as xr
 from theory.call.arguments import Positive, checked
 from theory.call.parameters import Allowed, ParameterError
 from theory.runtime import memory
+from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.single_students import dressed
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.dressed import Dressed, accuracies
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
-from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.single_students.realisation import Start
 from theory.state_tracking.single_students.optimised_disorder import Trained
+from theory.state_tracking.single_students.realisation import Start
 
-# Error of one stride, relative to what the stride changes: no time changes by 3e-5 at the settings
-# of the shipped ensembles.
+# Error of one stride, relative to what the stride changes: no time changes by 3e-5 at
+# the settings of the shipped ensembles.
 TOLERANCE = 3e-5
 FLOOR = 0.01  # of an array's size counts as changed, since changes pass through zero
-ORDER = 4  # changes kept; higher orders need shorter strides where descent has converged
+ORDER = (
+    4  # changes kept; higher orders need shorter strides where descent has converged
+)
 PLACES = np.arange(ORDER + 1.0)
 LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
 LONGEST = 10**5  # stride, whose epochs are summed one by one
 
 
 def sums(nodes: np.ndarray, memory: np.ndarray) -> np.ndarray:
-    """Weights of the values at some epochs in the sum over epochs 0, 1, ... of the polynomial
-    through them, each epoch times its entry of ``memory``.
+    """Weights of the values at some epochs in the sum over epochs 0, 1, ... of the
+    polynomial through them, each epoch times its entry of ``memory``.
     """
     epochs = np.arange(len(memory))
     nodes, within = np.array([*nodes]) / len(memory), epochs / len(memory)
@@ -53,10 +56,11 @@ class Strides:
     Parameters
     ----------
     system : object
-        With ``state``, a list of arrays over independent members, and ``rates()``, their change per
-        epoch. Members share strides, which the one with the largest error decides. If it has a
-        method ``room(epoch)``, this is called at the start of a stride, with the state of that
-        epoch: how many epochs the stride may have, and whether the rates have jumped.
+        With ``state``, a list of arrays over independent members, and ``rates()``,
+        their change per epoch. Members share strides, which the one with the largest
+        error decides. If it has a method ``room(epoch)``, this is called at the start
+        of a stride, with the state of that epoch: how many epochs the stride may have,
+        and whether the rates have jumped.
     tolerance : float
         Explained at `TOLERANCE`.
     momentum : float
@@ -68,16 +72,23 @@ class Strides:
         First epoch of the last stride, and its length.
     """
 
-    def __init__(self, system: Any, tolerance: float = TOLERANCE, momentum: float = 0.0) -> None:
+    def __init__(
+        self, system: Any, tolerance: float = TOLERANCE, momentum: float = 0.0
+    ) -> None:
         self.system, self.tolerance, self.momentum = system, tolerance, momentum
         self.epoch, self.length, self.next = 0, 0, 1
         self.shapes = [np.shape(x) for x in system.state]
-        sizes = [size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]]
-        self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
+        sizes = [
+            size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]
+        ]
+        self.members = np.cumsum(
+            [0, *sizes[:-1]]
+        )  # where arrays of members begin in all numbers
         self.start = self.end = self.change = self._flat(system.state)
         # Rates at `times`, and the step before the stride.
         self.kept = np.zeros((ORDER + 2, len(self.start)))
-        # Change and error of a stride, and squares: new arrays of this size cost more than sums.
+        # Change and error of a stride, and squares: new arrays of this size cost more
+        # than sums.
         self.made = np.empty((3, len(self.start)))
         self.times = np.zeros(ORDER + 1)
         self.recent: list[int] = []  # places in them, the latest first
@@ -86,10 +97,15 @@ class Strides:
         """Take a stride as long as the error allows."""
         self.start = self._reached(self.epoch + self.length)
         if self.momentum and self.recent:
-            self.kept[-1] = self._weights(self.recent, self.length, last=True) @ self.kept
+            self.kept[-1] = (
+                self._weights(self.recent, self.length, last=True) @ self.kept
+            )
         self.epoch += self.length
         if not np.isfinite(self.start).all():
-            self.recent, self.length = [], 2 * self.length  # descent has diverged, and stays so
+            self.recent, self.length = (
+                [],
+                2 * self.length,
+            )  # descent has diverged, and stays so
             return
         self.system.state, most = self._arrays(self.start), self.next
         if room := getattr(self.system, "room", None):
@@ -102,7 +118,9 @@ class Strides:
         self._stride(most, past, min({*range(ORDER + 1)} - {*past}))
 
     def _stride(self, many: int, past: list[int], free: int) -> None:
-        """Predict from past rates, correct by the rates there, until the error is small enough."""
+        """Predict from past rates, correct by the rates there, until the error is small
+        enough.
+        """
         while True:
             ahead = self._weights(past, many) @ self.kept
             ahead += self.start
@@ -113,7 +131,11 @@ class Strides:
             if error <= 1 or many == 1:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
-        self.recent, self.length, self.end = [free, *past], many, self.start + self.change
+        self.recent, self.length, self.end = (
+            [free, *past],
+            many,
+            self.start + self.change,
+        )
         self.next = max(1, int(min(fits, LONGER * many, LONGEST)))
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -134,7 +156,9 @@ class Strides:
         return np.concatenate([x.ravel() for x in arrays])
 
     def _arrays(self, flat: np.ndarray) -> list[np.ndarray]:
-        parts = np.split(flat, np.cumsum([math.prod(shape) for shape in self.shapes[:-1]]))
+        parts = np.split(
+            flat, np.cumsum([math.prod(shape) for shape in self.shapes[:-1]])
+        )
         return [x.reshape(shape) for x, shape in zip(parts, self.shapes, strict=True)]
 
     def _rates(self, epoch: int, place: int) -> None:
@@ -142,9 +166,13 @@ class Strides:
         np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
     def _weights(self, places: list[int], many: int, last: bool = False) -> np.ndarray:
-        """Weights of what is kept in the sum of all steps of a stride, or in its last step."""
+        """Weights of what is kept in the sum of all steps of a stride, or in its last
+        step.
+        """
         weights = np.zeros(ORDER + 2)
-        left = self.momentum ** np.arange(many + 1.0)[::-1]  # of a step, at the stride's end
+        left = (
+            self.momentum ** np.arange(many + 1.0)[::-1]
+        )  # of a step, at the stride's end
         memory = left[1:] if last else (1 - left[:-1]) / (1 - self.momentum)
         weights[-1] = self.momentum * memory[0]
         weights[places] = sums(self.times[places] - self.epoch, memory)
@@ -173,7 +201,11 @@ class Single:
 
     def advance(self) -> None:
         """Take an epoch."""
-        self.start, self.epoch, self.length = self.system.state, self.epoch + self.length, 1
+        self.start, self.epoch, self.length = (
+            self.system.state,
+            self.epoch + self.length,
+            1,
+        )
         self.system.epoch()
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -188,8 +220,8 @@ Tolerance = Annotated[float, Allowed(above=0, high=1)]
 
 
 def members(system: System, size: int = 1) -> list[System]:
-    """Every seed on its own, so that its strides do not depend on others; or so many together,
-    which is faster.
+    """Every seed on its own, so that its strides do not depend on others; or so many
+    together, which is faster.
     """
     alone = []
     for k in range(0, len(system.state[0]), size):
@@ -203,10 +235,12 @@ def members(system: System, size: int = 1) -> list[System]:
 
 
 @checked
-def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> xr.Dataset:
-    """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
-    alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`; steps of
-    `Trained` are taken one by one.
+def solve(
+    system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE
+) -> xr.Dataset:
+    """Integrate a system up to the last of the given epochs; returns the observables
+    over ``(seed, alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`;
+    steps of `Trained` are taken one by one.
 
     Raises
     ------
@@ -214,8 +248,14 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
         Unless the epochs are increasing non-negative integers.
     """
     epochs = np.asarray(epochs)
-    if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
-        raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
+    if (
+        (epochs != epochs.astype(int)).any()
+        or epochs[0] < 0
+        or (np.diff(epochs) <= 0).any()
+    ):
+        raise ParameterError(
+            f"epochs = {epochs}: must be whole numbers >= 0, increasing"
+        )
     parts = []
     for path in _paths(system, tolerance):
         records = []
@@ -224,16 +264,22 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
                 path.advance()
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
-        parts.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
+        parts.append(
+            {name: np.stack([f[name] for f in records], 1) for name in records[0]}
+        )
     every = {name: np.concatenate([f[name] for f in parts]) for name in parts[0]}
     every = (
         accuracies(system.p, every.pop("steps")) | every
     )  # some levels have rollouts of their own
     data = {name: (("seed", "alpha"), x) for name, x in every.items()}
-    return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
+    return xr.Dataset(
+        data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)}
+    )
 
 
-def _paths(system: System, tolerance: float, size: int = 1) -> Iterable[Strides | Single]:
+def _paths(
+    system: System, tolerance: float, size: int = 1
+) -> Iterable[Strides | Single]:
     """Descent of a system: as `members`, where seeds are independent of each other."""
     if isinstance(system, Trained):
         return [Single(system)]
@@ -248,8 +294,8 @@ def half_times(
     tolerance: Tolerance = TOLERANCE,
     size: Annotated[int, Allowed(low=1)] = 1,
 ) -> np.ndarray:
-    """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
-    ``tolerance`` as for `solve`, ``size`` as for `members`.
+    """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given
+    epochs. ``tolerance`` as for `solve`, ``size`` as for `members`.
     """
     half = [half_epochs(path, epochs) for path in _paths(system, tolerance, size)]
     return system.p.alpha(np.concatenate(half))
@@ -286,12 +332,12 @@ def data_scatter(
     rng: np.random.Generator,
     alpha: Positive,
 ) -> np.ndarray:
-    """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per
-    seed.
+    """Relative standard deviation of the time of A = 1/2 over draws of the training set
+    alone, per seed.
 
-    A training set of n sequences adds a constant Gaussian force of variance ``force_noise`` to
-    every attention entry. Its effect on the time is found by running the dressed theory ``draws``
-    times.
+    A training set of n sequences adds a constant Gaussian force of variance
+    ``force_noise`` to every attention entry. Its effect on the time is found by running
+    the dressed theory ``draws`` times.
 
     Parameters
     ----------
@@ -312,7 +358,9 @@ def data_scatter(
         NaN if a draw does not reach A = 1/2 by then.
     """
     memory.require(
-        lambda q: 8 * draws * len(start.R) * q.L**2, p, "forces on all attention entries"
+        lambda q: 8 * draws * len(start.R) * q.L**2,
+        p,
+        "forces on all attention entries",
     )
     many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
     size = dressed.equations()["force_noise"].evaluate(

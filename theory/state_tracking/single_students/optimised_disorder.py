@@ -1,13 +1,13 @@
-"""Fixed-disorder theory under any optimiser: its gradients go through the optimiser's steps, and
-every step counts the batch that the seed's student takes.
+"""Fixed-disorder theory under any optimiser: its gradients go through the optimiser's
+steps, and every step counts the batch that the seed's student takes.
 """
 
 import numpy as np
 
-from theory.dynamics.optimisers import Steps
 from theory.call.parameters import ParameterError
-from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.dynamics.optimisers import Steps
 from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.realisation import Realisation, Start
 
 
@@ -52,7 +52,9 @@ class Trained(FixedDisorder):
         self.epochs += 1
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Order parameters, logits, loss and accuracies per seed, over the whole training set."""
+        """Order parameters, logits, loss and accuracies per seed, over the whole
+        training set.
+        """
         self.see(self.whole, self.p.n_train)
         return super().observe()
 

@@ -6,9 +6,13 @@ from theory.state_tracking.attention import Attention
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.dressed import Dressed
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
-from theory.state_tracking.single_students.integrate import data_scatter, half_times, solve
-from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.state_tracking.single_students.integrate import (
+    data_scatter,
+    half_times,
+    solve,
+)
 from theory.state_tracking.single_students.optimised_disorder import Trained, system
+from theory.state_tracking.single_students.realisation import Realisation, Start
 
 __all__ = [
     "Attention",

@@ -9,16 +9,21 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, until
-from theory.dynamics import prediction
 from theory.call import scope, sweep
 from theory.call.parameters import Allowed, number
+from theory.dynamics import prediction
+from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.single_students import levels
 from theory.state_tracking.single_students.integrate import System, half_times, solve
 from theory.state_tracking.single_students.levels import BEST, LEVELS, Level
-from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.single_students.realisation import MEASURED, SINGLE, Realisation, Start
-from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.single_students.realisation import (
+    MEASURED,
+    SINGLE,
+    Realisation,
+    Start,
+)
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 DRAW = 0  # seed of drawn initial values
@@ -45,41 +50,44 @@ def predict(
     p : Parameters
         Parameters of the training run.
     runs : Dataset, optional
-        Students over ``(seed, alpha)``, measured at time 0. Every seed is predicted from its own
-        initial values, at its evaluation times.
+        Students over ``(seed, alpha)``, measured at time 0. Every seed is predicted
+        from its own initial values, at its evaluation times.
     seeds : int, optional
-        In place of runs: number of initial values to draw from the distribution of the initial
-        weights.
+        In place of runs: number of initial values to draw from the distribution of the
+        initial weights.
     until : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
     level : str
-        A name in `theory.state_tracking.single_students.levels.LEVELS`. The default follows every entry of M, given
-        teachers, initial weights and training set, under any optimiser, schedule and batch size.
-        ``cavity`` knows the size of the training set only; it is off where training sequences or
-        actions are few. ``dressed``: one variance of M and Gaussian logits; faster still.
+        A name in `theory.state_tracking.single_students.levels.LEVELS`. The default
+        follows every entry of M, given teachers, initial weights and training set,
+        under any optimiser, schedule and batch size. ``cavity`` knows the size of the
+        training set only; it is off where training sequences or actions are few.
+        ``dressed``: one variance of M and Gaussian logits; faster still.
     accuracies : bool
-        Whether to compute accuracies, too, at every evaluation. At the demo's sizes they take most
-        of the time of the level ``cavity``.
+        Whether to compute accuracies, too, at every evaluation. At the demo's sizes
+        they take most of the time of the level ``cavity``.
     given : Realisation, optional
-        For the level ``fixed_disorder``: teachers, initial M and training sets. By default those of
-        the runs, reconstructed from their seeds; without runs they are drawn.
+        For the level ``fixed_disorder``: teachers, initial M and training sets. By
+        default those of the runs, reconstructed from their seeds; without runs they are
+        drawn.
 
     Returns
     -------
     Dataset
-        ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students: over ``(seed,
-        alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for drawn initial values,
-        with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``; over both for the
-        level ``disorder_drawn``. Time in alpha = epochs / (d_g N). The attribute ``off_by`` is the
-        largest deviation of A from the students; above 0.05 a warning and ``note`` say so. For
-        drawn starts it is about what it is at such sizes, of the default at most that.
+        ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students:
+        over ``(seed, alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for
+        drawn initial values, with mean and standard deviation ``.mean("draw")`` and
+        ``.std("draw")``; over both for the level ``disorder_drawn``. Time in alpha =
+        epochs / (d_g N). The attribute ``off_by`` is the largest deviation of A from
+        the students; above 0.05 a warning and ``note`` say so. For drawn starts it is
+        about what it is at such sizes, of the default at most that.
 
     Raises
     ------
     ParameterError
-        Unless either runs or seeds are given; if runs lack initial values or were trained with
-        other parameters; if a realisation belongs to other students; or if the theory does not
-        describe the training.
+        Unless either runs or seeds are given; if runs lack initial values or were
+        trained with other parameters; if a realisation belongs to other students; or if
+        the theory does not describe the training.
     """
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
@@ -87,9 +95,13 @@ def predict(
     if given is not None and (row.known is None or runs is None):
         raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
     if (runs is None) == (seeds is None):
-        raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
+        raise ParameterError(
+            "predict: needs the runs to follow, or seeds = a number of starts"
+        )
     if runs is not None:
-        curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
+        curves = prediction.finite(
+            p, lambda: _followed(p, runs, row, accuracies, given)
+        )
     else:
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
@@ -115,7 +127,12 @@ TOGETHER = 20  # drawn starts that share their strides
 @scope.guard({name: level.scope for name, level in LEVELS.items() if level.system})
 @sweep.over_fields
 def drawn_times(
-    p: Parameters, seeds: int, *, seed: int = DRAW, until: float | None = None, level: str = BEST
+    p: Parameters,
+    seeds: int,
+    *,
+    seed: int = DRAW,
+    until: float | None = None,
+    level: str = BEST,
 ) -> xr.Dataset:
     """Times of A = 1/2 over initial weights that are drawn, from sizes alone.
 
@@ -130,14 +147,15 @@ def drawn_times(
     until : float, optional
         Length of the runs in alpha; ``p.epochs`` by default.
     level : str
-        A level of `predict` that follows drawn starts. The default draws teachers and training
-        sets, too; ``cavity`` is several times faster, and some percent late where actions are few.
+        A level of `predict` that follows drawn starts. The default draws teachers and
+        training sets, too; ``cavity`` is several times faster, and some percent late
+        where actions are few.
 
     Returns
     -------
     Dataset
-        Over ``draw``: ``alpha_half`` in alpha, NaN where a run ends before, and the initial values
-        ``A_0``, ``R_0``, ``S_0`` that it depends on.
+        Over ``draw``: ``alpha_half`` in alpha, NaN where a run ends before, and the
+        initial values ``A_0``, ``R_0``, ``S_0`` that it depends on.
 
     Raises
     ------
@@ -158,7 +176,9 @@ def drawn_times(
     except FloatingPointError:
         raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))})
+    found = xr.Dataset(
+        {k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))}
+    )
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
     return found.assign_attrs(_attributes(p, level, "drawn starts"))
 
@@ -168,7 +188,9 @@ def _drawn(
 ) -> tuple[Start, System]:
     """Starts, and the equations of a level from there."""
     start = Start.drawn(p, seeds, np.random.default_rng(seed))
-    known = Realisation.drawn(p, start, np.random.default_rng(seed)) if row.known else None
+    known = (
+        Realisation.drawn(p, start, np.random.default_rng(seed)) if row.known else None
+    )
     return start, row.system(p, start, known, accuracies)
 
 
@@ -183,7 +205,9 @@ def _attributes(p: Parameters, level: str, whose: str) -> dict[str, str]:
     }
 
 
-def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> xr.Dataset:
+def labelled(
+    name: str, values: Any, given: Mapping[str, Any], **attributes: str
+) -> xr.Dataset:
     """One variable over the fields that were swept.
 
     Parameters
@@ -206,8 +230,8 @@ def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str
 def emergence_times(
     p: Any, level: float = 0.5, seeds: int | None = None, **fields: Any
 ) -> xr.Dataset:
-    """Training time at which attention reaches a level, by the exact solution of the flow (15); or
-    the times of single students, from initial weights that are drawn.
+    """Training time at which attention reaches a level, by the exact solution of the
+    flow (15); or the times of single students, from initial weights that are drawn.
 
     Parameters
     ----------
@@ -217,17 +241,18 @@ def emergence_times(
         Value of A, inside (0, 1).
     seeds : int, optional
         How many starts to draw: then ``alpha_half`` is over ``draw``, as of
-        `theory.state_tracking.drawn_times`, whose ``seed`` and ``until`` may be given, too.
+        `theory.state_tracking.drawn_times`, whose ``seed`` and ``until`` may be given,
+        too.
     **fields
-        Arrays of fields, which broadcast and become dimensions of the result, and derived
-        quantities to override: ``emergence_times(p, L=[3, 10, 22])``, ``..., c_omega=1.0``. A sweep
-        of 10^4 points takes a fraction of a second.
+        Arrays of fields, which broadcast and become dimensions of the result, and
+        derived quantities to override: ``emergence_times(p, L=[3, 10, 22])``, ``...,
+        c_omega=1.0``. A sweep of 10^4 points takes a fraction of a second.
 
     Returns
     -------
     Dataset
-        ``alpha_half`` (``alpha_at_level`` for another level) in alpha: 0 if A starts at or above
-        the level; NaN if A never reaches it; infinite if it overflows.
+        ``alpha_half`` (``alpha_at_level`` for another level) in alpha: 0 if A starts at
+        or above the level; NaN if A never reaches it; infinite if it overflows.
 
     Raises
     ------
@@ -250,8 +275,8 @@ def emergence_times(
 
 
 def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:
-    """Largest deviation of A from the students that were followed, with a warning where it is
-    large; nothing where only their start is known.
+    """Largest deviation of A from the students that were followed, with a warning where
+    it is large; nothing where only their start is known.
     """
     if "A" not in runs or runs.A.sizes.get("alpha", 1) < 2:
         return {}
@@ -261,7 +286,9 @@ def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, An
         return {"off_by": off}
     worst = gaps.max("alpha")
     whose = (
-        f"seed {worst.seed.values[worst.values.argmax()]}" if "seed" in worst.dims else "the run"
+        f"seed {worst.seed.values[worst.values.argmax()]}"
+        if "seed" in worst.dims
+        else "the run"
     )
     better = "" if level == BEST else f"; level = {BEST!r} follows their training sets"
     note = f"level = {level!r}: A is off by up to {off:.2g} from these students ({whose}){better}"
@@ -270,7 +297,11 @@ def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, An
 
 
 def _followed(
-    p: Parameters, runs: xr.Dataset, level: Level, accuracies: bool, given: Realisation | None
+    p: Parameters,
+    runs: xr.Dataset,
+    level: Level,
+    accuracies: bool,
+    given: Realisation | None,
 ) -> xr.Dataset:
     """Predict runs from their initial values, at their evaluation times."""
     free = () if level.known else ("data_draw",)
@@ -280,11 +311,15 @@ def _followed(
         raise ParameterError(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
         )
-    students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose("seed", ...)
+    students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose(
+        "seed", ...
+    )
     _same_start(p, students)
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
-        raise ParameterError(f"runs: alpha must rise from 0, begins {times[:3].tolist()}")
+        raise ParameterError(
+            f"runs: alpha must rise from 0, begins {times[:3].tolist()}"
+        )
     curves = level.curves(p, students, given, accuracies)
     # Use the students' stored times, whose last bits may differ from epochs / (d_g N).
     epochs = np.rint(times * p.d_g * p.N).astype(int)
@@ -295,11 +330,14 @@ def _followed(
 
 
 def _same_start(p: Parameters, runs: xr.Dataset) -> None:
-    """Raise an error if runs that our students left begin with other weights than their seeds draw.
-    Edited weights would be followed as if they had been trained.
+    """Raise an error if runs that our students left begin with other weights than their
+    seeds draw. Edited weights would be followed as if they had been trained.
     """
     configuration = scope.configuration(runs)
-    if not configuration or {"start", "given_permutations", "given_words"} & configuration.keys():
+    if (
+        not configuration
+        or {"start", "given_permutations", "given_words"} & configuration.keys()
+    ):
         return
     seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else []
     drawn = Start.of_seeds(p, seeds) if seeds else None

@@ -1,5 +1,6 @@
-"""What single students start from and learn from: initial values (`Start`), and teachers, M and
-counts of the training set (`Realisation`); measured in an ensemble, by seed, or drawn.
+"""What single students start from and learn from: initial values (`Start`), and
+teachers, M and counts of the training set (`Realisation`); measured in an ensemble, by
+seed, or drawn.
 """
 
 import json
@@ -61,12 +62,19 @@ class Start:
             Naming a variable that is not finite at time 0.
         """
         first = runs.isel(alpha=0).transpose("seed", ...)
-        start = {k: np.ascontiguousarray(first[name].values) for k, name in MEASURED.items()}
-        if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
+        start = {
+            k: np.ascontiguousarray(first[name].values) for k, name in MEASURED.items()
+        }
+        if (
+            runs.attrs.get("parameters")
+            and json.loads(runs.attrs["parameters"]).get("d_g") == 1
+        ):
             start["S"] = np.zeros_like(start["R"])  # a single action has no S
         for field, values in start.items():
             if not np.isfinite(values).all():
-                raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
+                raise ParameterError(
+                    f"runs: {MEASURED[field]} at time 0 must be finite"
+                )
         return cls(**start)
 
     @classmethod
@@ -84,15 +92,18 @@ class Start:
             M = weights["M"]
             R = M[right].sum() / pairs
             S = ((right.sum(0) * M.sum(0)).sum() / pairs - R) / max(p.d_g - 1, 1)
-            rows.append((W_Q, W_K, R, S, M.sum() / pairs, M[right].var(), M[~right].var()))
+            rows.append(
+                (W_Q, W_K, R, S, M.sum() / pairs, M[right].var(), M[~right].var())
+            )
         return cls(*map(np.stack, zip(*rows, strict=True)))
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
-        """Random initial values from the distribution of the students: independent uniform weights.
+        """Random initial values from the distribution of the students: independent
+        uniform weights.
 
-        R, S and zeta, sums of many entries of M, are drawn as jointly Gaussian; the variances of
-        entries are set to their mean.
+        R, S and zeta, sums of many entries of M, are drawn as jointly Gaussian; the
+        variances of entries are set to their mean.
 
         Raises
         ------
@@ -108,7 +119,9 @@ class Start:
         mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
         scatter = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
         R = mean / p.N + rng.normal(scale=scatter, size=seeds)
-        S = mean / p.N + rng.normal(scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
+        S = mean / p.N + rng.normal(
+            scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds
+        )
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
 
 
@@ -123,24 +136,29 @@ def started(p: Parameters, start: Start) -> None:
     if not isinstance(start, Start):
         raise ParameterError("start: must be a Start, measured or drawn")
     if start.W_Q.shape[-1] != p.d_h:
-        raise ParameterError(f"start: has d_h = {start.W_Q.shape[-1]}, must have d_h = {p.d_h}")
+        raise ParameterError(
+            f"start: has d_h = {start.W_Q.shape[-1]}, must have d_h = {p.d_h}"
+        )
 
 
 # Realisation (fixed disorder) of students
 
-SINGLE = 2e-5  # students store overlaps, means of thousands of entries, in single precision
+SINGLE = (
+    2e-5  # students store overlaps, means of thousands of entries, in single precision
+)
 
 
 def pairs_memory(p: Parameters) -> float:
-    """Memory in bytes for the pair counts of one seed and for its groups in a step of the
-    theory.
+    """Memory in bytes for the pair counts of one seed and for its groups in a step of
+    the theory.
     """
     return 8 * p.N * p.L * p.d_g * (p.L * p.d_g + 8 * p.N)
 
 
 @dataclass(frozen=True)
 class Realisation:
-    """Teachers, initial M and counts of pairs of actions of some students; arrays over seeds.
+    """Teachers, initial M and counts of pairs of actions of some students; arrays over
+    seeds.
 
     Attributes
     ----------
@@ -149,10 +167,11 @@ class Realisation:
     M : ndarray, shape (B, d_g, N, N)
         ``M[a, r, s]`` at time 0, from state s to state r.
     share : ndarray, shape (B, N, L, d_g)
-        Share of the training rows (sequence, step) with a given state, step and correct action.
+        Share of the training rows (sequence, step) with a given state, step and correct
+        action.
     pairs : ndarray, shape (B, N, L, L, d_g, d_g), optional
-        The same with a second position and the action at that position. If omitted, the training
-        set is infinite.
+        The same with a second position and the action at that position. If omitted, the
+        training set is infinite.
     seeds : tuple of int, optional
         Seeds of the students; none if the realisation is drawn at random.
     data_draw : int, optional
@@ -177,7 +196,8 @@ class Realisation:
         permutations: np.ndarray | None = None,
         words: Words | None = None,
     ) -> Self:
-        """Realisation of the students that training with these parameters and seeds produces.
+        """Realisation of the students that training with these parameters and seeds
+        produces.
 
         Parameters
         ----------
@@ -193,13 +213,16 @@ class Realisation:
         Raises
         ------
         ParameterError
-            If the counts do not fit into memory, or teachers or words do not fit the parameters.
+            If the counts do not fit into memory, or teachers or words do not fit the
+            parameters.
         """
         if words is not None:
             words.fits(p)
             permutations = words.permutations
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        fixed = None if permutations is None else task.check_permutations(permutations, p)
+        fixed = (
+            None if permutations is None else task.check_permutations(permutations, p)
+        )
         parts = []
         for seed in map(int, seeds):
             stream = task.streams(seed, p.data_draw)
@@ -209,7 +232,9 @@ class Realisation:
             data = data if words is None else words.train
             M = task.draw_weights(p, stream["initialisation"])["M"]
             parts.append(cls.counted(teachers, M, data))
-        return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
+        return replace(
+            cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw
+        )
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
@@ -218,7 +243,8 @@ class Realisation:
         Raises
         ------
         ParameterError
-            If the runs have no seeds, or their initial values differ from what these seeds draw.
+            If the runs have no seeds, or their initial values differ from what these
+            seeds draw.
         """
         if "seed" not in runs.coords:
             raise ParameterError(
@@ -240,20 +266,32 @@ class Realisation:
         Raises
         ------
         ParameterError
-            Naming the difference: sizes, seeds, training sets, or the overlap R at time 0, which
-            depends on teachers and weights.
+            Naming the difference: sizes, seeds, training sets, or the overlap R at time
+            0, which depends on teachers and weights.
         """
         sizes = (p.N, p.L, p.d_g)
         known: list[tuple[Any, Any, str]] = [
-            (self.share.shape[1:], sizes, "(N, L, d_g) = {}, must be {} as the parameters say"),
-            (self.data_draw, p.data_draw, "data_draw = {}, must be {} as the parameters say"),
+            (
+                self.share.shape[1:],
+                sizes,
+                "(N, L, d_g) = {}, must be {} as the parameters say",
+            ),
+            (
+                self.data_draw,
+                p.data_draw,
+                "data_draw = {}, must be {} as the parameters say",
+            ),
         ]
         if runs is not None:
             count = runs.sizes.get("seed", 1)
-            known.append((len(self.teachers), count, "{} students, must be {} as the runs"))
+            known.append(
+                (len(self.teachers), count, "{} students, must be {} as the runs")
+            )
         if self.seeds is not None and runs is not None and "seed" in runs.coords:
             seeds = np.atleast_1d(runs.seed.values).tolist()
-            known.append((list(self.seeds), seeds, "of seeds {}, must be of {} as the runs"))
+            known.append(
+                (list(self.seeds), seeds, "of seeds {}, must be of {} as the runs")
+            )
         for own, wanted, words in known:
             if own not in (None, wanted):
                 raise ParameterError("given: " + words.format(own, wanted))
@@ -293,7 +331,8 @@ class Realisation:
         """Random realisation: teachers, entries of M and training sets drawn from their
         distributions.
 
-        M has the overlaps, the sum and the variances of the given start, and is random otherwise.
+        M has the overlaps, the sum and the variances of the given start, and is random
+        otherwise.
 
         Raises
         ------
@@ -335,7 +374,11 @@ class Realisation:
 
     def __getitem__(self, own: slice) -> Self:
         """Realisation of some of the students."""
-        some = {k: x[own] for k, x in vars(self).items() if k != "data_draw" and x is not None}
+        some = {
+            k: x[own]
+            for k, x in vars(self).items()
+            if k != "data_draw" and x is not None
+        }
         return replace(self, **some)
 
     def without_pairs(self) -> Self:
@@ -348,18 +391,27 @@ class Realisation:
         return replace(self, M=np.stack(matrices))
 
     def one_hot(self) -> np.ndarray:
-        """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next state."""
-        return (self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])).astype(float)
+        """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next
+        state.
+        """
+        return (
+            self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])
+        ).astype(float)
 
 
-def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Random M ``(d_g, N, N)`` with R, S, zeta and the variances of entries of seed k of a
-    start.
+def matched(
+    teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Random M ``(d_g, N, N)`` with R, S, zeta and the variances of entries of seed k
+    of a start.
     """
     d_g, N = teachers.shape
     own = teachers[:, None, :] == np.arange(N)[:, None]
     M = rng.uniform(-1, 1, own.shape)
-    for which, variance in ((own, start.variance_right[k]), (~own, start.variance_wrong[k])):
+    for which, variance in (
+        (own, start.variance_right[k]),
+        (~own, start.variance_wrong[k]),
+    ):
         M[which] *= np.sqrt(variance / M[which].var())
     others = own.sum(0) - own
     along = np.stack([own, others, np.ones(own.shape)]).reshape(3, -1)

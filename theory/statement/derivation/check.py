@@ -1,6 +1,6 @@
-"""Check of derived results against all inputs listed at tiny sizes: loss, gradients of all weights,
-sizes of classes. It is part of every derivation, as the loss may be right although the classes are
-wrong.
+"""Check of derived results against all inputs listed at tiny sizes: loss, gradients of
+all weights, sizes of classes. It is part of every derivation, as the loss may be right
+although the classes are wrong.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from typing import Any
 import numpy as np
 
 from theory.call.parameters import ParameterError
-from theory.statement.evaluation import arrays
 from theory.statement.derivation import symmetry
-from theory.statement.evaluation.frames import NEGLECTS
 from theory.statement.derivation.symmetry import Points
+from theory.statement.evaluation import arrays
+from theory.statement.evaluation.frames import NEGLECTS
 from theory.statement.words.tree import Weight, require
 
 LARGEST_SIZE = 6  # of up to four sizes, in a check
 SIZES, TEACHERS = 2, 4  # listings of a check: without teachers, with
-AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
+# relative to the largest gradient: rounding of sums over at most 50,000 inputs
+AGREE = 1e-9
 
 
 def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
     """All inputs, at small sizes that fill every class, each with other teachers.
 
-    Equal sizes come late, and so do teachers that happen to be one-to-one: they hide faults.
+    Equal sizes come late, and so do teachers that happen to be one-to-one: they hide
+    faults.
 
     Raises
     ------
@@ -54,7 +56,8 @@ def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Derived loss and gradients, for all entries of all weights at random values of their classes.
+    """Derived loss and gradients, for all entries of all weights at random values of
+    their classes.
 
     Attributes
     ----------
@@ -78,8 +81,12 @@ class Predicted:
     slopes: dict[Any, float]
 
 
-def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
-    """Derived loss and gradients, entry by entry, at given or random values of the classes."""
+def predicted(
+    made: Any, data: arrays.Data, seed: int = 0, values: Any = None
+) -> Predicted:
+    """Derived loss and gradients, entry by entry, at given or random values of the
+    classes.
+    """
     values = values or Points(made, seed + 2).values()
     members = made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
@@ -87,7 +94,10 @@ def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -
     every = np.concatenate([numbers[numbers >= 0] for numbers in members.values()])
     return Predicted(
         float(loss),
-        {w: arrays.lifted(numbers, [*values.values()]) for w, numbers in members.items()},
+        {
+            w: arrays.lifted(numbers, [*values.values()])
+            for w, numbers in members.items()
+        },
         {w: arrays.lifted(numbers, slope / sizes) for w, numbers in members.items()},
         sizes,
         np.bincount(every, minlength=len(sizes)),
@@ -98,31 +108,38 @@ def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -
 
 
 def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
-    """How far loss, gradients of all weights and sizes of classes are off, at random classes.
+    """How far loss, gradients of all weights and sizes of classes are off, at random
+    classes.
 
-    Gradients are compared along one random direction per weight, which no error hides from: by a
-    complex step, exact to rounding.
+    Gradients are compared along one random direction per weight, which no error hides
+    from: by a complex step, exact to rounding.
 
     Returns
     -------
     dict
-        Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
-        relative to the largest of all, or to what it should be if that is larger.
+        Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient
+        of W``, relative to the largest of all, or to what it should be if that is
+        larger.
     """
     stated = made.statement
     rng = np.random.default_rng(seed + 1)
     told = predicted(made, data, seed)
 
     def mean(weights: Mapping[Weight, Any]) -> Any:
-        with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything
-            return arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
+        with np.errstate(
+            divide="ignore", invalid="ignore"
+        ):  # masked terms may be anything
+            return arrays.mean(
+                data, arrays.Evaluation(data, weights).value(stated.loss)
+            )
 
     off = dict.fromkeys((f"entries of {w}" for w in told.members), 0.0)
     for c, gap in zip(made.classes, np.abs(told.sizes - told.counted), strict=True):
         off[f"entries of {c.weight}"] = max(off[f"entries of {c.weight}"], float(gap))
     off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
     largest = max(
-        symmetry.SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values())
+        symmetry.SMALL,
+        *(float(np.abs(g).max(initial=0)) for g in told.gradients.values()),
     )
     for w, gradient in told.gradients.items():
         along = rng.normal(size=gradient.shape)
@@ -155,11 +172,16 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     choice = f" for one choice of teachers ({kept})" if kept else ""
     said = f"the classes do not close{choice}"
     said += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
-    for n, data in enumerate(itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)):
+    for n, data in enumerate(
+        itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)
+    ):
         where = " at " * bool(data.numbers)
         where += ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
         for what, error in compare(made, data, seed + n).items():
             close = error < AGREE
-            require(close, f"statement {stated.name}: {what} off by {error:.1e}{where}: {said}")
+            require(
+                close,
+                f"statement {stated.name}: {what} off by {error:.1e}{where}: {said}",
+            )
             worst[what] = max(error, worst[what])
     return worst

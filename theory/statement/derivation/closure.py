@@ -1,9 +1,9 @@
 """Closure over random teachers: every exponent is replaced by its mean.
 
-Mean logits are linear in the weights: sums of means of entries ``M[a, g(b, s), s]`` over what is
-drawn, the teachers kept. These means are the order parameters. Their gradients overlap in as far
-as two independent draws, of the same teachers, address the same entry: that probability is the
-mobility.
+Mean logits are linear in the weights: sums of means of entries ``M[a, g(b, s), s]``
+over what is drawn, the teachers kept. These means are the order parameters. Their
+gradients overlap in as far as two independent draws, of the same teachers, address the
+same entry: that probability is the mobility.
 """
 
 from __future__ import annotations
@@ -15,11 +15,20 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
 from theory.statement.derivation.roles import Roles
-from theory.statement.words.stated import Statement
-from theory.statement.words.tree import Index, Term, Value, Weight, reached, require, subterms, walk
 from theory.statement.evaluation.world import World
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import (
+    Index,
+    Term,
+    Value,
+    Weight,
+    reached,
+    require,
+    subterms,
+    walk,
+)
+from theory.symbols import notation
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,9 @@ class Name:
 
 
 class Means(World):
-    """A world in which entries of weights are read as their means; teachers are not evaluated."""
+    """A world in which entries of weights are read as their means; teachers are not
+    evaluated.
+    """
 
     def __init__(self, stated: Statement, roles: Roles) -> None:
         super().__init__(stated, roles, averaged=True)
@@ -46,10 +57,18 @@ class Means(World):
         self.targets = [t for t in terms if isinstance(t, Value) and _drawn(t)]
         inner = {s for t in self.targets for u in t.arguments for s in subterms(u)}
         for t in (t for t in self.targets if t.function.kept and t not in inner):
-            said = f"closure: what is read at {t!r} must be read at all its arguments, too"
+            said = (
+                f"closure: what is read at {t!r} must be read at all its arguments, too"
+            )
             why = "else logits may scatter around their means as much as these differ"
-            read = [n.terms for n in walk(stated.loss) if t in n.terms and isinstance(n.of, Weight)]
-            told = read and all({*t.arguments} <= {*terms} for terms in filter(_settled, read))
+            read = [
+                n.terms
+                for n in walk(stated.loss)
+                if t in n.terms and isinstance(n.of, Weight)
+            ]
+            told = read and all(
+                {*t.arguments} <= {*terms} for terms in filter(_settled, read)
+            )
             require(told, f"{said}: {why}")
 
     def _begin(self) -> None:
@@ -59,9 +78,16 @@ class Means(World):
             self.element(t)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> sp.Expr:
-        """Mean of an entry given the known indices; all other indices count as equivalent."""
-        chosen = [list(zip(*c, strict=True)) for c in itertools.product(*map(self._spelled, terms))]
-        return sp.Add(*(sp.Mul(*w) * self._symbol(weight, names) for w, names in chosen))
+        """Mean of an entry given the known indices; all other indices count as
+        equivalent.
+        """
+        chosen = [
+            list(zip(*c, strict=True))
+            for c in itertools.product(*map(self._spelled, terms))
+        ]
+        return sp.Add(
+            *(sp.Mul(*w) * self._symbol(weight, names) for w, names in chosen)
+        )
 
     def _spelled(self, term: Term) -> list[tuple[sp.Expr, Name]]:
         if isinstance(term, Value) and term.function.kept:
@@ -108,7 +134,9 @@ class Means(World):
         if key not in self.symbols:
             count = sum(w is weight for w, _ in self.symbols) + 1
             means = f"mean of {weight.name}[{', '.join(map(self._said, key[1]))}]"
-            self.symbols[key] = notation.symbol(f"{weight.name}_{count}", means=means, real=True)
+            self.symbols[key] = notation.symbol(
+                f"{weight.name}_{count}", means=means, real=True
+            )
         return self.symbols[key]
 
     def _said(self, n: Name) -> str:
@@ -128,7 +156,9 @@ def _drawn(term: Term) -> bool:
 def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
     """Probability that two draws address the same entry, per pair of order parameters."""
     probabilities = {}
-    for (key, x), (other, y) in itertools.combinations_with_replacement(means.symbols.items(), 2):
+    for (key, x), (other, y) in itertools.combinations_with_replacement(
+        means.symbols.items(), 2
+    ):
         chance = sp.S.Zero
         if key[0] is other[0]:
             world = World(means.stated, means.roles, averaged=True)

@@ -1,8 +1,9 @@
 """Derivations kept between runs, by the digest of statement, engine and SymPy.
 
-They are JSON in the user's cache folder, sealed by a digest of the content, the statement and the
-engine. Expressions are lists of a few known heads, rebuilt from numbers and names alone: no text
-reaches SymPy's parser. Whatever is wrong with a file, its statement is derived anew.
+They are JSON in the user's cache folder, sealed by a digest of the content, the
+statement and the engine. Expressions are lists of a few known heads, rebuilt from
+numbers and names alone: no text reaches SymPy's parser. Whatever is wrong with a file,
+its statement is derived anew.
 """
 
 from __future__ import annotations
@@ -16,18 +17,28 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
 from theory.call.parameters import ParameterError
 from theory.runtime import output
 from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import Derived, derive
 from theory.statement.derivation.roles import Roles
-from theory.statement.words.stated import Statement
 from theory.statement.derivation.symmetry import Conserved
-from theory.statement.words.tree import Weight, require
 from theory.statement.evaluation.world import Class, classes
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import Weight, require
+from theory.symbols import notation
 
-SYMPY = (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed, sp.Rational)
+SYMPY = (
+    sp.Add,
+    sp.Mul,
+    sp.Pow,
+    sp.exp,
+    sp.log,
+    sp.Sum,
+    sp.Tuple,
+    sp.Indexed,
+    sp.Rational,
+)
 NUMBERS = {type(x).__name__: x for x in (sp.E, sp.pi, sp.EulerGamma)}
 HEADS: dict[str, Any] = {f.__name__: f for f in (*SYMPY, Class, Conserved)}
 HEADS |= {"list": lambda *x: [*x], "tuple": lambda *x: x, "dict": lambda *x: dict(x)}
@@ -39,14 +50,16 @@ ASSUMED = ("integer", "positive", "real")  # of symbols
 @functools.cache
 def engine() -> str:
     """Digest of the source text of the engine, unparsed, which takes a millisecond."""
-    text = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+    text = b"".join(
+        file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))
+    )
     return hashlib.sha256(text).hexdigest() + sp.__version__
 
 
 @functools.cache
 def derived(stated: Statement) -> Derived:
-    """Everything derived from a statement: read from the cache if there, otherwise derived and
-    stored.
+    """Everything derived from a statement: read from the cache if there, otherwise
+    derived and stored.
 
     Raises
     ------
@@ -71,9 +84,12 @@ def derived(stated: Statement) -> Derived:
         path.parent.mkdir(parents=True, exist_ok=True)
         with output.atomic(path) as temporary:
             content = _written(made)
-            temporary.write_text(json.dumps({"seal": _seal(content), **content}), encoding="utf-8")
+            temporary.write_text(
+                json.dumps({"seal": _seal(content), **content}), encoding="utf-8"
+            )
     except (OSError, RuntimeError, NameError, TypeError):
-        pass  # no place to write, or an expression of another kind: derived again next time
+        # no place to write, or an expression of another kind: derived again next time
+        pass
     return made
 
 
@@ -95,7 +111,9 @@ def _written(made: Derived) -> dict[str, Any]:
 def _read(stated: Statement, found: dict[str, Any]) -> Derived:
     up = functools.partial(_up, stated)
     roles = Roles(stated, inverse=found["inverse"])
-    made = replace(Derived(stated, roles, *map(up, found["fields"])), refusal=remedies.refused)
+    made = replace(
+        Derived(stated, roles, *map(up, found["fields"])), refusal=remedies.refused
+    )
     vars(made).update({k: up(value) for k, value in found["cached"]})
     if not made.shared:
         classes(stated, roles)  # quick, beside the loss: which entries they have
@@ -126,7 +144,9 @@ def _down(x: Any) -> Any:
 
 
 def _up(stated: Statement, x: Any) -> Any:
-    """What `_down` made lists of; an error for anything else that SymPy would interpret."""
+    """What `_down` made lists of; an error for anything else that SymPy would
+    interpret.
+    """
     if not isinstance(x, list):
         return x
     head, *items = x
@@ -134,7 +154,11 @@ def _up(stated: Statement, x: Any) -> Any:
         return {w.name: w for w in stated.weights}[items[0]]
     if head in ("Symbol", "IndexedBase"):
         require(items[0].isidentifier(), "no name")
-        return sp.Symbol(items[0], **items[1]) if head == "Symbol" else notation.array(items[0])
+        return (
+            sp.Symbol(items[0], **items[1])
+            if head == "Symbol"
+            else notation.array(items[0])
+        )
     if head in NUMBERS:
         return NUMBERS[head]
     parts = [_up(stated, part) for part in items]

@@ -1,4 +1,6 @@
-"""From a statement to classes, population loss, rates, conserved quantities and the flow."""
+"""From a statement to classes, population loss, rates, conserved quantities and the
+flow.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,23 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.symbols import algebra, notation
-from theory.equations import printing
-from theory.dynamics.conserved import linearised
-from theory.equations.equation import Equation
-from theory.dynamics.flow import Flow
-from theory.symbols.notation import Forms
-from theory.dynamics.optimisers import Entries
 from theory.call.parameters import ParameterError
 from theory.call.scope import Limit
-from theory.statement.evaluation import arrays, wick
-from theory.statement.randomness import minibatches, fluctuations, random_starts as starts
+from theory.dynamics.conserved import linearised
+from theory.dynamics.flow import Flow
+from theory.dynamics.optimisers import Entries
+from theory.equations import printing
+from theory.equations.equation import Equation
 from theory.statement.derivation import check, closure, symmetry
 from theory.statement.derivation.roles import Roles
+from theory.statement.evaluation import arrays, wick
+from theory.statement.evaluation.world import Class, World, classes
+from theory.statement.randomness import fluctuations, minibatches
+from theory.statement.randomness import random_starts as starts
 from theory.statement.words.stated import Statement, scope_of
 from theory.statement.words.tree import Random, Weight, require
-from theory.statement.evaluation.world import Class, World, classes
+from theory.symbols import algebra, notation
+from theory.symbols.notation import Forms
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
@@ -110,31 +113,45 @@ class Derived:
         )
 
     def written(self, numbers: Mapping[str, Any]) -> Derived:
-        """This derivation, at the sizes among the numbers if sums over sizes have to be written
-        out.
+        """This derivation, at the sizes among the numbers if sums over sizes have to be
+        written out.
         """
         if not (self.directions or self.loss.has(sp.Sum)):
             return self
-        return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
+        return self.at(
+            **{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer}
+        )
 
     def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
         """Place of every entry's class among all of them, -1 for one that is zero."""
         first = {c.weight: k for k, c in reversed([*enumerate(self.classes)])}
-        numbers = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
+        numbers = {
+            w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()
+        }
         return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in numbers.items()}
 
     @functools.cached_property
     def rates(self) -> Forms:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
-            slopes = {c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes}
-            return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
-        slope = {c: wick.slope if c in self.directions else algebra.slope for c in self.classes}
+            slopes = {
+                c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes
+            }
+            return {
+                x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items()))
+                for x in slopes
+            }
+        slope = {
+            c: wick.slope if c in self.directions else algebra.slope
+            for c in self.classes
+        }
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
-    fluctuations = functools.cached_property(lambda self: fluctuations.flow(self.moments))
+    fluctuations = functools.cached_property(
+        lambda self: fluctuations.flow(self.moments)
+    )
 
     @functools.cached_property
     def moments(self) -> Any:
@@ -143,7 +160,9 @@ class Derived:
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
-        """Quantities that the flow conserves because the loss does not change along a direction."""
+        """Quantities that the flow conserves because the loss does not change along a
+        direction.
+        """
         return symmetry.still(self) if self.shared else symmetry.conserved(self)
 
     @functools.cached_property
@@ -164,12 +183,14 @@ class Derived:
 
     @functools.cached_property
     def flow(self) -> Flow:
-        """The flow of the classes that move, with the loss and the observables of the statement.
+        """The flow of the classes that move, with the loss and the observables of the
+        statement.
 
         Raises
         ------
         ParameterError
-            If there is an order parameter for each of a symbolic number of directions, or none.
+            If there is an order parameter for each of a symbolic number of directions,
+            or none.
         """
         if self.directions:
             return self.at().flow
@@ -192,7 +213,9 @@ class Derived:
             observables={k: algebra.replaced(v, q.gauge) for k, v in shown.items()},
             scope=scope_of(self.statement, self.sizes, self.filled),
             entries=None if self.shared else self.entries,
-            fluctuations=None if self.shared else functools.partial(minibatches.around, self),
+            fluctuations=None
+            if self.shared
+            else functools.partial(minibatches.around, self),
         )
 
     def entries(self) -> Entries:
@@ -206,26 +229,40 @@ class Derived:
 
     @property
     def filled(self) -> list[Limit]:
-        """Limits on sizes: every class needs an entry, as the rate of an empty one is undefined."""
-        sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
+        """Limits on sizes: every class needs an entry, as the rate of an empty one is
+        undefined.
+        """
+        sizes = [
+            s for s in self.statement.symbols if s.is_integer and s not in self.sizes
+        ]
         sure = [q.size for q in self.statement.sorts]  # a sort has elements
         unsure = {
-            c: [f for f in sp.Mul.make_args(c.size) if not f.is_positive and f not in sure]
+            c: [
+                f
+                for f in sp.Mul.make_args(c.size)
+                if not f.is_positive and f not in sure
+            ]
             for c in self.classes
             if not self.shared
         }
 
         def holds(of: list[Class], p: Any, _: Any) -> bool:
-            given = {s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)}
+            given = {
+                s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)
+            }
             return all(c.size.xreplace(given) != 0 for c in of)
 
         limits = []
         for s in sizes:
-            if of := [c for c, factors in unsure.items() if any(f.has(s) for f in factors)]:
+            if of := [
+                c for c, factors in unsure.items() if any(f.has(s) for f in factors)
+            ]:
                 empty = ", ".join(f"{c.weight} has {c.size} ({c.means})" for c in of)
                 words = f"such that no class of entries is empty: {empty}"
                 reads = tuple(q.name for q in sizes if q != s)
-                limits.append(Limit(s.name, words, functools.partial(holds, of), reads=reads))
+                limits.append(
+                    Limit(s.name, words, functools.partial(holds, of), reads=reads)
+                )
         return limits
 
     @functools.cached_property
@@ -248,8 +285,9 @@ class Derived:
 
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:
-        """Growth rates where all order parameters are zero, if that is a fixed point and they
-        solve equations of at most second degree; none are looked for where rates are long.
+        """Growth rates where all order parameters are zero, if that is a fixed point
+        and they solve equations of at most second degree; none are looked for where
+        rates are long.
         """
         zero = dict.fromkeys(self.moving, sp.S.Zero)
         long = symmetry.longer(sp.Tuple(*self.moving.values()), symmetry.PROVABLE)
@@ -263,19 +301,25 @@ class Derived:
     @property
     def reference(self) -> str:
         """Where the equations come from."""
-        return ", ".join(filter(None, (self.statement.paper, f"statement {self.statement.name}")))
+        return ", ".join(
+            filter(None, (self.statement.paper, f"statement {self.statement.name}"))
+        )
 
     @property
     def meanings(self) -> dict[str, str]:
         """What symbols of the equations stand for, by name."""
-        words = {TIME.name: "time: learning rate times steps", LOSS.name: "population loss"}
+        words = {
+            TIME.name: "time: learning rate times steps",
+            LOSS.name: "population loss",
+        }
         for c in self.classes:
             words[str(c.symbol)] = f"{c.weight}: {c.means}"
             words[f"entries_{c.label}"] = f"entries of {c.weight}: {c.means}"
         words |= {f"C_{k}": q.kind for k, q in enumerate(self.conserved, 1)}
         words |= {str(x): str(combined) for x, combined in self.quotient.order.items()}
         rates = {
-            f"growth_{k}": "growth rate at zero weights" for k in range(1, len(self.growth) + 1)
+            f"growth_{k}": "growth rate at zero weights"
+            for k in range(1, len(self.growth) + 1)
         }
         return words | rates
 
@@ -287,50 +331,70 @@ class Derived:
         """Equations, grouped as a write-up would."""
 
         def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
-            return Equation(name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more))
+            return Equation(
+                name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more)
+            )
 
         first = [made("loss", LOSS, self.loss)]
         for c in self.classes:
             name, short = f"entries_{c.label}", printing.expression(sp.Symbol(c.label))
-            symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
+            symbol = notation.symbol(
+                name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}"
+            )
             status = self.status if self.shared else "exact"
             first.append(Equation(name, symbol, c.size, self.reference, status))
         grouped = {"Loss and classes": first}
         if self.directions:
             rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
-            grouped["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
+            grouped["Flow"] = [
+                made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates
+            ]
             return grouped
         grouped["Conserved"] = [
             made(
                 f"{q.kind}_{k}",
                 notation.symbol(f"C_{k}", means=q.kind),
                 q.expression,
-                *["found constant at random weights and sizes, not proved"] * (not q.proved),
+                *["found constant at random weights and sizes, not proved"]
+                * (not q.proved),
             )
             for k, q in enumerate(self.conserved, 1)
         ]
         if self.moving:
-            order = [(x, combined) for x, combined in self.quotient.order.items() if x != combined]
+            order = [
+                (x, combined)
+                for x, combined in self.quotient.order.items()
+                if x != combined
+            ]
             kept = enumerate(self.invariants, 1)
             grouped["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
             grouped["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
             grouped["Flow"] += self.flow.equations().values()
             grouped["Growth"] = [
-                made(f"growth_{k}", GROWTH(f"growth_{k}"), rate, "all order parameters small")
+                made(
+                    f"growth_{k}",
+                    GROWTH(f"growth_{k}"),
+                    rate,
+                    "all order parameters small",
+                )
                 for k, rate in enumerate(self.growth, 1)
             ]
-        return {section: equations for section, equations in grouped.items() if equations}
+        return {
+            section: equations for section, equations in grouped.items() if equations
+        }
 
 
-def derive(stated: Statement, *, confirmed: bool = True, patience: float = 1) -> Derived:
+def derive(
+    stated: Statement, *, confirmed: bool = True, patience: float = 1
+) -> Derived:
     """Classes, population loss and flow of a statement.
 
     Parameters
     ----------
     stated : Statement
     confirmed : bool
-        Compare loss, gradients of all weights and sizes of classes with enumerated inputs at tiny
-        sizes.
+        Compare loss, gradients of all weights and sizes of classes with enumerated
+        inputs at tiny sizes.
     patience : float
         How many branches its sums may have, in units of the most that they usually may.
 
@@ -344,12 +408,16 @@ def derive(stated: Statement, *, confirmed: bool = True, patience: float = 1) ->
     if confirmed and any(f.kept and f.injective for f in stated.functions):
         try:
             return _derived(stated, Roles(stated, inverse=False), True, patience)
-        except ParameterError:  # too few classes, or too many that teachers decide about
+        except (
+            ParameterError
+        ):  # too few classes, or too many that teachers decide about
             pass
     return _derived(stated, Roles(stated), confirmed, patience)
 
 
-def _derived(stated: Statement, roles: Roles, confirmed: bool, patience: float) -> Derived:
+def _derived(
+    stated: Statement, roles: Roles, confirmed: bool, patience: float
+) -> Derived:
     """Everything from given roles, compared with listed inputs."""
     derived, balanced = classes(stated, roles)
     world = World(stated, roles)
@@ -368,7 +436,9 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool, patience: float) 
     status, loss = "leading order" if leading else "exact", means.pop("loss")
     begun = loss.xreplace({c.symbol: c.weight.mean for c in derived})
     names = ", ".join(f"{w.name} = {w.mean}" for w in stated.weights)
-    said = f"at the start, {names}, the loss is 0/0; let a weight start elsewhere: start=1"
+    said = (
+        f"at the start, {names}, the loss is 0/0; let a weight start elsewhere: start=1"
+    )
     require(not begun.has(sp.nan, sp.zoo), f"statement {stated.name}: {said}")
     made = Derived(stated, roles, derived, loss, means, status, tuple(assumptions))
     try:
@@ -377,7 +447,9 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool, patience: float) 
     except arrays.Unlisted as error:
         if not roles.inverse:
             raise
-        made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
+        made = replace(
+            made, assumptions=(*assumptions, f"gradients not compared: {error}")
+        )
     return made
 
 
@@ -386,8 +458,15 @@ def _closed(stated: Statement, roles: Roles) -> Derived:
     world = closure.Means(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
-    derived = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
+    derived = [
+        Class(x, w, 1 / shared[x, x], meaning[x][0])
+        for (w, _), x in world.symbols.items()
+    ]
     random = ", ".join(f.name for f in stated.functions if f.kept)
-    neglected = "how logits scatter around their means, over inputs and teachers, is neglected"
+    neglected = (
+        "how logits scatter around their means, over inputs and teachers, is neglected"
+    )
     assumed = (POPULATION, f"mean logits; {random}: averaged over; {neglected}")
-    return Derived(stated, roles, derived, means.pop("loss"), means, "closure", assumed, {}, shared)
+    return Derived(
+        stated, roles, derived, means.pop("loss"), means, "closure", assumed, {}, shared
+    )

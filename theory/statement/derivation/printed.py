@@ -21,7 +21,9 @@ def spelled(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
 
 
 def shortened(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
-    """An expression with the first abbreviation that is a factor of all its exponentials."""
+    """An expression with the first abbreviation that is a factor of all its
+    exponentials.
+    """
     for short, meaning in where.items():
         factor = sp.factor(expr / spelled(meaning, where))
         if expr.has(sp.exp) and not factor.has(sp.exp):
@@ -43,22 +45,29 @@ def flow(
     names : mapping of str to Symbol
         By name of an order parameter of the derivation, the symbol that is printed.
     where : mapping of Symbol to Expr, optional
-        Abbreviations, in printed symbols; one that is a factor of a rate is written for it.
+        Abbreviations, in printed symbols; one that is a factor of a rate is written for
+        it.
     **more
-        Fields of `theory.dynamics.flow.Flow`: name, time, reference, scope, observables and others.
+        Fields of `theory.dynamics.flow.Flow`: name, time, reference, scope, observables
+        and others.
     """
     printed = {x: names.get(x.name, x) for x in made.flow.state}
     where = {**(where or {})}
     rates = {
-        printed[x]: shortened(rate.xreplace(printed), where) for x, rate in made.flow.rhs.items()
+        printed[x]: shortened(rate.xreplace(printed), where)
+        for x, rate in made.flow.rhs.items()
     }
-    start = {printed[x]: value.xreplace(printed) for x, value in made.flow.initial.items()}
+    start = {
+        printed[x]: value.xreplace(printed) for x, value in made.flow.initial.items()
+    }
     order = [x for x in names.values() if x in rates]
     order += [x for x in rates if x not in order]
 
     def entries() -> Entries:
         derived = made.entries()
-        return replace(derived, order={printed[x]: form for x, form in derived.order.items()})
+        return replace(
+            derived, order={printed[x]: form for x, form in derived.order.items()}
+        )
 
     given = {
         "name": made.statement.name,

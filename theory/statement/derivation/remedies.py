@@ -1,4 +1,6 @@
-"""What would make a refused statement derivable: one or two changes at a time, each tried."""
+"""What would make a refused statement derivable: one or two changes at a time, each
+tried.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ Change = tuple[str, dict[Any, Any]]  # in words, and what stands for what
 
 
 def refused(stated: Statement, error: ParameterError) -> ParameterError:
-    """The error, with the lines of the statement that it names, and changes that were tried and
-    work.
+    """The error, with the lines of the statement that it names, and changes that were
+    tried and work.
     """
     said = str(error)
     named: tuple[Any, ...] = (*stated.weights, *stated.functions, *stated.gausses)
-    told = [x for x in named if re.search(rf"\b({x.kind}s?|of) \(?(\w+, )*{x.name}\b", said)]
-    where = f"line {', '.join(map(str, sorted({x.line for x in told or stated.weights})))}"
+    told = [
+        x for x in named if re.search(rf"\b({x.kind}s?|of) \(?(\w+, )*{x.name}\b", said)
+    ]
+    where = (
+        f"line {', '.join(map(str, sorted({x.line for x in told or stated.weights})))}"
+    )
     if work := "; or ".join(_working(stated)):
         said = f"{said.partition('; ')[0]}; tried, and it works: {work}"
     return ParameterError(f"{where}: {said}{NOTHING * (not work)}")
@@ -48,7 +54,10 @@ def _working(stated: Statement) -> list[str]:
 
     def tried(chosen: tuple[Change, ...], patience: float) -> bool:
         by = {old: new for _, pairs in chosen for old, new in pairs.items()}
-        if len(by) < sum(len(pairs) for _, pairs in chosen) or time.process_time() > end:
+        if (
+            len(by) < sum(len(pairs) for _, pairs in chosen)
+            or time.process_time() > end
+        ):
             return False
         try:
             made = derive(changed(stated, by), patience=patience)
@@ -63,14 +72,18 @@ def _working(stated: Statement) -> list[str]:
         (closures, 1, PATIENCE),
     ):
         each = (x for x in itertools.combinations(changes, many) if tried(x, patience))
-        if work := [" and ".join(words for words, _ in x) for x in itertools.islice(each, MOST)]:
+        if work := [
+            " and ".join(words for words, _ in x) for x in itertools.islice(each, MOST)
+        ]:
             return work
     return []
 
 
 def _changes(stated: Statement) -> Iterator[Change]:
     """Single changes, those first that change least."""
-    known = {s: stated.values[s.name] for s in stated.symbols if s.name in stated.values}
+    known = {
+        s: stated.values[s.name] for s in stated.symbols if s.name in stated.values
+    }
     for n in (s for s in stated.symbols if s.is_integer):
         number = sp.Integer(max(2, min(SMALL, known.get(n, SMALL))))
         yield f"the number {number} in place of the size {n}", {n: number}
@@ -79,7 +92,10 @@ def _changes(stated: Statement) -> Iterator[Change]:
         fit = tuple(k for k in args if not (f.sorts[k].size - f.to.size).is_positive)
         call = f'{f.kind}("{f.name}", ..., injective='
         if not f.kept and fit == args:
-            yield f'{call}"leading order")', {f: replace(f, injective=args, leading=True)}
+            yield (
+                f'{call}"leading order")',
+                {f: replace(f, injective=args, leading=True)},
+            )
         single = [(k,) for k in fit if f.sorts.count(f.sorts[k]) == 1]
         for places in dict.fromkeys((fit, *single)) if fit else ():
             which = places == args or f"({', '.join(f.sorts[k].name for k in places)},)"
@@ -91,7 +107,10 @@ def _changes(stated: Statement) -> Iterator[Change]:
             yield f"{call}{which}){more}", {f: replace(f, injective=places), **room}
     for w, start in itertools.product(stated.weights, map(sp.Integer, (0, 1))):
         if w.start != start:
-            yield f'weight("{w.name}", ..., start={start})', {w: replace(w, start=start)}
+            yield (
+                f'weight("{w.name}", ..., start={start})',
+                {w: replace(w, start=start)},
+            )
     masked = any(n.kind == "total" and n.terms for n in walk(stated.loss))
     for s in (s for s in stated.sorts if s.ordered and not masked):
         yield f'sort("{s.name}", ...), not ordered', {s: replace(s, ordered=False)}
@@ -99,7 +118,9 @@ def _changes(stated: Statement) -> Iterator[Change]:
     once = not any(f.parts for f in stated.functions)  # none applied to its own values
     for f in (f for f in stated.functions if f.kept and once and f.parent is None):
         calls = [t for t in read if isinstance(t, Value) and t.function is f]
-        if not any(isinstance(i, Index) and i.bound for t in calls for i in subterms(t)):
+        if not any(
+            isinstance(i, Index) and i.bound for t in calls for i in subterms(t)
+        ):
             drawn = {t: Index(f.to, label=f.to.name) for t in calls}
             yield f"draw({f.to}) in place of {f.name}(...)", drawn
         for k, s in enumerate(f.sorts[1:] and f.sorts):
@@ -110,7 +131,9 @@ def _changes(stated: Statement) -> Iterator[Change]:
     entries = [n for n in read if isinstance(n, Node) and n.kind == "entry"]
     for s in (s for s in stated.sorts if {x.sorts for x in stated.gausses} == {(s,)}):
         hot = {g: Index(s) for g in stated.gausses}
-        ones = {n: Node("same", (), (*n.terms, hot[n.of])) for n in entries if n.of in hot}
+        ones = {
+            n: Node("same", (), (*n.terms, hot[n.of])) for n in entries if n.of in hot
+        }
         names = " and ".join(f"eq(i, draw({s})) in place of {g}[i]" for g in hot)
         yield f"{names}, {s} no vector", {s: replace(s, vector=False), **ones}
     for w in stated.weights:
@@ -157,7 +180,8 @@ def _changed(x: Any, by: Mapping[Any, Any], copies: dict[Any, Any]) -> Any:
     if x not in copies:
         new = by.get(x, x)
         parts = {
-            f.name: _changed(getattr(new, f.name), by, copies) for f in dataclasses.fields(new)
+            f.name: _changed(getattr(new, f.name), by, copies)
+            for f in dataclasses.fields(new)
         }
         copies[x] = replace(new, **parts)
     return copies[x]

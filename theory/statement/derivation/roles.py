@@ -1,5 +1,6 @@
-"""Which indices can meet: a sort splits into as many roles as the statement never compares, and
-every role has its own permutations. From roles follow the classes of a weight's entries.
+"""Which indices can meet: a sort splits into as many roles as the statement never
+compares, and every role has its own permutations. From roles follow the classes of a
+weight's entries.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from theory.statement.words.stated import Statement
-from theory.statement.words.tree import Function, Index, Node, Term, Value, Weight, require, subterms, walk
+from theory.statement.words.tree import (
+    Function,
+    Index,
+    Node,
+    Term,
+    Value,
+    Weight,
+    require,
+    subterms,
+    walk,
+)
 
 DEEPEST = 3  # functions applied to one another in a term that tells classes apart
 MOST_TERMS = 40  # of a weight
@@ -18,12 +29,13 @@ MOST_TERMS = 40  # of a weight
 
 @dataclass
 class Classes:
-    """Classes of a weight's entries, defined by the equalities among the terms in its ``slots``.
+    """Classes of a weight's entries, defined by the equalities among the terms in its
+    ``slots``.
 
-    An atom is a pair of terms, or one term that may not exist (an argument of what is no image).
-    Entries with other truth values than those in ``symbols``, and those off the diagonal of a pair
-    of vector indices, are zero and stay so. Where directions differ, every pattern has a symbol
-    that is an entry of an array.
+    An atom is a pair of terms, or one term that may not exist (an argument of what is
+    no image). Entries with other truth values than those in ``symbols``, and those off
+    the diagonal of a pair of vector indices, are zero and stay so. Where directions
+    differ, every pattern has a symbol that is an entry of an array.
     """
 
     weight: Weight
@@ -45,8 +57,8 @@ class Classes:
 class Roles:
     """Union of all places in which an index can stand.
 
-    ``inverse`` says whether classes are told apart by what one-to-one teachers send to an index,
-    too.
+    ``inverse`` says whether classes are told apart by what one-to-one teachers send to
+    an index, too.
     """
 
     def __init__(self, stated: Statement, *, inverse: bool = True) -> None:
@@ -63,7 +75,11 @@ class Roles:
         """Where a term stands, before places are joined."""
         if isinstance(term, Value):
             j = term.solved
-            return ("value", term.function) if j is None else ("argument", term.function, j)
+            return (
+                ("value", term.function)
+                if j is None
+                else ("argument", term.function, j)
+            )
         return getattr(term, "copied", None) or term
 
     def of(self, term: Term) -> Any:
@@ -81,7 +97,9 @@ class Roles:
         if a != b:
             self._joined[a] = b
             if a in self._parents:
-                self._join(self._parents[a], self._parents.setdefault(b, self._parents[a]))
+                self._join(
+                    self._parents[a], self._parents.setdefault(b, self._parents[a])
+                )
 
     def _read(self, n: Node) -> None:
         for t in (s for term in n.terms for s in subterms(term)):
@@ -119,9 +137,14 @@ class Roles:
         classes = Classes(weight, slots, [])
         said = "has more than two vector indices, or two of different sorts"
         kinds = {slots[k].sort for k in classes.vectors}
-        require(len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")
+        require(
+            len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}"
+        )
         said = f"start = {weight.start}: must be 0, as the data single out no direction"
-        require(len(classes.vectors) != 1 or weight.mean == 0, f"weight {weight.name}: {said}")
+        require(
+            len(classes.vectors) != 1 or weight.mean == 0,
+            f"weight {weight.name}: {said}",
+        )
         terms = self._terms(weight, classes.plain)
         pairs = itertools.combinations(terms, 2)
         unary = [t for t in terms if isinstance(t, Value) and t.solved is not None]
@@ -133,7 +156,9 @@ class Roles:
     def pair(self, one: Weight, two: Weight) -> Classes:
         """Classes of pairs of entries, as those of a weight with the indices of both."""
         both = Weight(f"{one.name}{two.name}", (*one.sorts, *two.sorts))
-        for k, place in enumerate(("slot", w, k) for w in (one, two) for k in range(len(w.sorts))):
+        for k, place in enumerate(
+            ("slot", w, k) for w in (one, two) for k in range(len(w.sorts))
+        ):
             self._join(("slot", both, k), place)
         self.classes[both] = self._classes(both)
         return self.classes[both]
@@ -141,26 +166,36 @@ class Roles:
     def _terms(self, weight: Weight, slots: list[Index]) -> list[Term]:
         """Slots, fixed elements of their roles, and every teacher filled with terms."""
         roles = {self.of(s) for s in slots}
-        known = [d for d in self.stated.draws if d.place is not None and self.of(d) in roles]
+        known = [
+            d for d in self.stated.draws if d.place is not None and self.of(d) in roles
+        ]
         terms: dict[Term, None] = dict.fromkeys([*slots, *known])
         kept = [f for f in self.stated.functions if f.kept]
         for _ in range(DEEPEST):
-            terms |= dict.fromkeys([t for f in kept for t in self._filled(f, list(terms))])
+            terms |= dict.fromkeys(
+                [t for f in kept for t in self._filled(f, list(terms))]
+            )
             said = f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries apart; "
             said += "give teachers that are never composed sorts of their own"
             require(len(terms) <= MOST_TERMS, said)
         return list(terms)
 
     def _filled(self, f: Function, terms: list[Term]) -> Iterator[Term]:
-        """A teacher (or the preimage of a value) with all combinations of arguments that fit, none
-        repeated.
+        """A teacher (or the preimage of a value) with all combinations of arguments
+        that fit, none repeated.
         """
-        used = {t for t in terms if any(getattr(s, "function", None) is f for s in subterms(t))}
+        used = {
+            t
+            for t in terms
+            if any(getattr(s, "function", None) is f for s in subterms(t))
+        }
         free = [(t, self.of(t)) for t in terms if t not in used]
         places = [("argument", f, k) for k in range(len(f.sorts))]
         fit = [[t for t, role in free if role == self.root(place)] for place in places]
         for chosen in itertools.product(*fit):
-            if all(t.parent is None or t.parent in chosen[:k] for k, t in enumerate(chosen)):
+            if all(
+                t.parent is None or t.parent in chosen[:k] for k, t in enumerate(chosen)
+            ):
                 yield Value(f, chosen)
         images = [t for t, role in free if role == self.root(("value", f))]
         for j in f.injective if self.inverse else ():

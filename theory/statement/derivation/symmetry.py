@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory.call.parameters import ParameterError
 from theory.symbols import notation
 from theory.symbols.algebra import Rebuild, rebuilt, slope
 from theory.symbols.notation import Forms
-from theory.call.parameters import ParameterError
 
 RANK = 1e-9  # of a column's size: double precision with a margin
 SMALL = 1e-4  # slope below which errors are absolute: all of them may vanish
@@ -24,7 +24,9 @@ MOST_TRIES = 2000
 HIDING = 3  # what a pair of equal sizes costs, in units of a size
 AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
 PROVABLE = 1200  # parts of an expression that SymPy multiplies out in a second
-MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
+MOST_EXPONENTIALS = (
+    5  # different ones, of an expression that is put over one denominator
+)
 READABLE = 600  # parts of one that it factors in a second
 
 
@@ -36,7 +38,11 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
     pivots: list[int] = []
     vectors = []
     for k, column in enumerate(rows.T):
-        parts = np.linalg.lstsq(rows[:, pivots], column, rcond=None)[0] if pivots else np.empty(0)
+        parts = (
+            np.linalg.lstsq(rows[:, pivots], column, rcond=None)[0]
+            if pivots
+            else np.empty(0)
+        )
         vector = np.zeros(rows.shape[1])
         vector[k], vector[pivots] = 1, -parts
         if np.abs(rows @ vector).max() > RANK * max(np.abs(rows).max(), SMALL):
@@ -49,16 +55,20 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
 
 
 def rational(expr: sp.Expr) -> tuple[sp.Expr, Forms]:
-    """An expression with exponentials and logarithms as symbols, and what these stand for.
+    """An expression with exponentials and logarithms as symbols, and what these stand
+    for.
 
-    Exponentials of sums are products; arguments that are equal over one denominator are the same.
+    Exponentials of sums are products; arguments that are equal over one denominator are
+    the same.
     """
     meaning: Forms = {}
     named: dict[sp.Expr, sp.Symbol] = {}
 
     def name(x: sp.Expr) -> sp.Symbol:
         if x not in named:
-            named[x] = sp.Dummy(f"e{len(named)}", positive=not isinstance(x, sp.log) or None)
+            named[x] = sp.Dummy(
+                f"e{len(named)}", positive=not isinstance(x, sp.log) or None
+            )
             meaning[named[x]] = x
         return named[x]
 
@@ -73,28 +83,39 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, Forms]:
         if not inside.is_polynomial(*inside.free_symbols):
             return name(sp.exp(inside))
         parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(*(name(sp.exp(exponent)) ** many for many, exponent in parts if many != 0))
+        return sp.Mul(
+            *(name(sp.exp(exponent)) ** many for many, exponent in parts if many != 0)
+        )
 
     return rebuilt(expr, spelled), meaning
 
 
 def longer(expr: sp.Basic, most: int) -> bool:
-    """Whether an expression has more than so many parts; a long one is not counted to its end."""
+    """Whether an expression has more than so many parts; a long one is not counted to
+    its end.
+    """
     return any(True for _ in itertools.islice(sp.preorder_traversal(expr), most, None))
 
 
 def proved(expr: sp.Expr) -> bool:
-    """Whether an expression that is zero in numbers is shown to be zero, where that is cheap."""
+    """Whether an expression that is zero in numbers is shown to be zero, where that is
+    cheap.
+    """
     if expr == 0:
         return True
     if expr.has(sp.Sum) or longer(expr, PROVABLE):
         return False
     made, meaning = rational(expr)
-    return len(meaning) <= 2 * MOST_EXPONENTIALS and sp.expand(sp.numer(sp.together(made))) == 0
+    return (
+        len(meaning) <= 2 * MOST_EXPONENTIALS
+        and sp.expand(sp.numer(sp.together(made))) == 0
+    )
 
 
 def tidied(expr: sp.Expr) -> sp.Expr:
-    """A rational function of exponentials over one denominator, in factors, if that is shorter."""
+    """A rational function of exponentials over one denominator, in factors, if that is
+    shorter.
+    """
     if longer(expr, READABLE) or expr.has(sp.Sum, sp.log):
         return expr
     made, meaning = rational(expr)
@@ -106,8 +127,12 @@ def tidied(expr: sp.Expr) -> sp.Expr:
     return min((made, expr), key=lambda x: x.count_ops())
 
 
-def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
-    """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
+def compiled(
+    expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]
+) -> Callable[..., Any]:
+    """Expressions as functions of numbers, sizes as whole ones; sums are added up term
+    by term.
+    """
     several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
     once = False if several else _shared
     made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=once)
@@ -115,7 +140,9 @@ def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> 
     return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
 
 
-def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
+def _shared(
+    expressions: Any, **_: Any
+) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
     """Replace repeated exponentials and logarithms by symbols."""
     shared: dict[sp.Expr, sp.Symbol] = {}
 
@@ -128,15 +155,19 @@ def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]]
     return [(short, e) for e, short in shared.items()], reduced
 
 
-def slopes(made: Any) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
-    """Numbers of the loss and its slopes along all classes, by complex steps: of values of these in
-    order and numbers by name.
+def slopes(
+    made: Any,
+) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
+    """Numbers of the loss and its slopes along all classes, by complex steps: of values
+    of these in order and numbers by name.
     """
     symbols = [c.symbol for c in made.classes]
     others = sorted(made.loss.free_symbols - set(symbols), key=str)
     of = compiled([made.loss], [*symbols, *others])
 
-    def found(values: Sequence[float], numbers: Mapping[str, float]) -> tuple[float, Any]:
+    def found(
+        values: Sequence[float], numbers: Mapping[str, float]
+    ) -> tuple[float, Any]:
         known = [numbers[s.name] for s in others]
         moved = np.array(values) + STEP * np.eye(len(values))
         steps = [complex(of(*point, *known)[0]) for point in moved]
@@ -169,7 +200,8 @@ class Conserved:
 
 @dataclass(frozen=True)
 class Quotient:
-    """Order parameters that no translation changes; ``d x / d t = -sum_y mobility[x][y] dL/dy``.
+    """Order parameters that no translation changes; ``d x / d t = -sum_y mobility[x][y]
+    dL/dy``.
 
     Attributes
     ----------
@@ -196,7 +228,9 @@ class Points:
         free = made.loss.free_symbols.union(stated.symbols) - known
         self.sizes = [s for s in stated.symbols if s.is_integer and s not in made.sizes]
         self.others = sorted((s for s in free if not s.is_integer), key=str)
-        room = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
+        room = [
+            f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective
+        ]
         room += [i.sort.size - i.place for i in stated.draws if i.place is not None]
         sorts = [s.size for s in stated.sorts]
         classes = [c.size for c in made.classes]
@@ -208,8 +242,8 @@ class Points:
         self.counts = sp.lambdify(self.sizes, limits, "math")
 
     def cost(self, sizes: tuple[int, ...]) -> float:
-        """Cost of choosing these sizes: their sum, and more for equal sizes, which hide faults;
-        infinite if they do not fit one-to-one functions or leave a class empty.
+        """Cost of choosing these sizes: their sum, and more for equal sizes, which hide
+        faults; infinite if they do not fit one-to-one functions or leave a class empty.
         """
         try:
             sorts, classes, room = self.counts(*sizes)
@@ -234,11 +268,15 @@ class Points:
 
     def _drawn(self) -> Iterator[tuple[int, ...]]:
         for _ in range(MOST_TRIES):
-            sizes = tuple(self.rng.integers(2, LARGEST_DRAWN + 1, len(self.sizes)).tolist())
+            sizes = tuple(
+                self.rng.integers(2, LARGEST_DRAWN + 1, len(self.sizes)).tolist()
+            )
             if self.cost(sizes) < np.inf:
                 yield sizes
         name = self.made.statement.name
-        raise ParameterError(f"statement {name}: no sizes from 2 to {LARGEST_DRAWN} fit")
+        raise ParameterError(
+            f"statement {name}: no sizes from 2 to {LARGEST_DRAWN} fit"
+        )
 
     def values(self) -> dict[sp.Symbol, float]:
         """Values of classes."""
@@ -251,16 +289,28 @@ def conserved(made: Any) -> list[Conserved]:
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
-    slopes = {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
+    slopes = (
+        {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
+    )
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
             if power == 2 and len(part) == 1:  # frozen, found above
                 continue
-            kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
+            kind = (
+                "scaling"
+                if power == 2
+                else "translation"
+                if len(part) > 1
+                else "frozen"
+            )
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            moved = [a * x ** (power - 1) * slopes[x] for x, a in part.items()] if slopes else []
+            moved = (
+                [a * x ** (power - 1) * slopes[x] for x, a in part.items()]
+                if slopes
+                else []
+            )
             sure = bool(moved) and proved(sp.Add(*moved))
             invariants.append(Conserved(kind, part, only, sure))
     return invariants
@@ -277,13 +327,19 @@ def quotient(made: Any) -> Quotient:
     size = {c.symbol: c.size for c in made.classes}
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
     base = {next(x for x in reversed(size) if a.get(x) == 1): a for a in shifts}
-    shift = {x: sp.Add(*(a.get(x, 0) * b for b, a in base.items())) for x in size if x not in base}
+    shift = {
+        x: sp.Add(*(a.get(x, 0) * b for b, a in base.items()))
+        for x in size
+        if x not in base
+    }
     order: Forms = {}
     gauge = dict.fromkeys(base, sp.S.Zero)
     for c in (c for c in made.classes if c.symbol in shift):
         x, moved = c.symbol, shift[c.symbol]
         if moved != 0:
-            alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
+            alike = [
+                d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)
+            ]
             name = f"delta_{c.weight.name if len(alike) == 1 else x}"
             x = notation.symbol(name, means=str(x - moved), real=True)
         order[x], gauge[c.symbol] = c.symbol - moved, x
@@ -292,19 +348,22 @@ def quotient(made: Any) -> Quotient:
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
         diagonal = 1 / size[c] if c == d else 0
         return sp.factor(
-            diagonal + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+            diagonal
+            + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
         )
 
     return Quotient(
-        order, gauge, {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}
+        order,
+        gauge,
+        {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()},
     )
 
 
 def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
     """Scalings in the order parameters: start and quantity.
 
-    With translations divided out, a sum of sizes times squares is a quadratic form in the
-    inverse of the mobility, if all that a translation joins is scaled alike.
+    With translations divided out, a sum of sizes times squares is a quadratic form in
+    the inverse of the mobility, if all that a translation joins is scaled alike.
     """
     q, conserved = made.quotient, []
     names = [*q.order]

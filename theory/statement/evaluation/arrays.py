@@ -1,7 +1,8 @@
-"""Numbers of a statement at concrete sizes: the same tree over arrays, all inputs enumerated.
+"""Numbers of a statement at concrete sizes: the same tree over arrays, all inputs
+enumerated.
 
-Axis 0 of every result is the batch; every sum puts an axis of its own in front. ``xp`` is NumPy or
-whatever offers its functions (`torch` does).
+Axis 0 of every result is the batch; every sum puts an axis of its own in front. ``xp``
+is NumPy or whatever offers its functions (`torch` does).
 """
 
 from __future__ import annotations
@@ -18,9 +19,20 @@ import sympy as sp
 
 from theory.call.parameters import ParameterError
 from theory.statement.derivation.roles import Classes
-from theory.statement.words.stated import Statement
-from theory.statement.words.tree import Function, Gauss, Index, Node, Sort, Term, Value, Weight, require, subterms
 from theory.statement.evaluation.wick import expanded
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import (
+    Function,
+    Gauss,
+    Index,
+    Node,
+    Sort,
+    Term,
+    Value,
+    Weight,
+    require,
+    subterms,
+)
 
 MOST_INPUTS = 50_000  # of an enumeration
 
@@ -118,7 +130,9 @@ class Evaluation:
             return math.prod(parts)
         if n.kind == "power":
             return parts[0] ** self.data.scalar(n.of)
-        return getattr(self.xp if hasattr(parts[0], "shape") else math, n.kind)(parts[0])
+        return getattr(self.xp if hasattr(parts[0], "shape") else math, n.kind)(
+            parts[0]
+        )
 
     def _total(self, n: Node) -> Any:
         size = self.data.size(n.of.sort)
@@ -139,7 +153,9 @@ class Evaluation:
         assert isinstance(t, Value), t
         if t.solved is not None:
             return self._sent(t).argmax(0)
-        return self._read(self.data.tables[t.function], t.arguments, not t.function.kept)
+        return self._read(
+            self.data.tables[t.function], t.arguments, not t.function.kept
+        )
 
     def same(self, a: Term, b: Term) -> Any:
         """Whether two terms name the same element."""
@@ -150,14 +166,22 @@ class Evaluation:
 
     def exists(self, *terms: Term) -> Any:
         """Whether terms name an element, wherever they are solved for an argument."""
-        inner = [s for t in terms for s in subterms(t) if getattr(s, "solved", None) is not None]
+        inner = [
+            s
+            for t in terms
+            for s in subterms(t)
+            if getattr(s, "solved", None) is not None
+        ]
         return math.prod((self._sent(t).any(0) for t in inner), start=True)
 
     def _sent(self, t: Any) -> Any:
         *others, image = map(self.term, t.arguments)
         values = np.moveaxis(self.data.tables[t.function], t.solved, -1)[tuple(others)]
         targets, many = np.asarray(image), values.shape[-1]
-        return np.moveaxis(np.broadcast_to(values, (*targets.shape, many)), -1, 0) == targets
+        return (
+            np.moveaxis(np.broadcast_to(values, (*targets.shape, many)), -1, 0)
+            == targets
+        )
 
     def _read(self, array: Any, terms: tuple[Term, ...], batched: bool) -> Any:
         places = tuple(map(self.term, terms))
@@ -167,7 +191,9 @@ class Evaluation:
 
 
 def mean(data: Data, values: Any) -> Any:
-    """Mean of a node's values over all inputs; one that does not depend on them is itself."""
+    """Mean of a node's values over all inputs; one that does not depend on them is
+    itself.
+    """
     return (values * data.chances).sum()
 
 
@@ -181,8 +207,16 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     shape = data.shape(of.weight.sorts)
     grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))
-    terms = (i for atom in of.atoms for t in atom for i in subterms(t) if isinstance(i, Index))
-    of_entry.draws |= {i: np.asarray(data.scalar(i.place) - 1, int) for i in terms if i.place}
+    terms = (
+        i
+        for atom in of.atoms
+        for t in atom
+        for i in subterms(t)
+        if isinstance(i, Index)
+    )
+    of_entry.draws |= {
+        i: np.asarray(data.scalar(i.place) - 1, int) for i in terms if i.place
+    }
     told = Evaluation(of_entry, {})
     known = {p: k for k, p in enumerate(of.symbols)}
     truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
@@ -190,14 +224,18 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     rows = rows.reshape(grid.shape[1], len(truth))
     places = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
     along = grid[of.vectors]
-    if any(isinstance(x, sp.Indexed) for x in of.symbols.values()):  # a class per direction
+    if any(
+        isinstance(x, sp.Indexed) for x in of.symbols.values()
+    ):  # a class per direction
         places = np.where(places < 0, -1, places * shape[of.vectors[0]] + along[0])
     if len(along):
         places = np.where((along[0] == along[-1]) & (len(along) == 2), places, -1)
     return places.reshape(shape)
 
 
-def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> np.ndarray:
+def teacher_table(
+    f: Function, shape: tuple[int, ...], size: int, rng: Any
+) -> np.ndarray:
     """A random table of a teacher: one-to-one where declared so, otherwise balanced."""
     if f.injective:
         table = np.empty(shape, int)
@@ -211,7 +249,9 @@ def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> n
     lengths = [n for k, n in enumerate(shape) if k != f.parent]
     groups = math.prod(shape) // math.prod(lengths)
     often = np.resize(np.arange(size), math.prod(lengths))
-    table = np.reshape([rng.permutation(often) for _ in range(groups)], (groups, *lengths))
+    table = np.reshape(
+        [rng.permutation(often) for _ in range(groups)], (groups, *lengths)
+    )
     return table[0] if f.parent is None else np.moveaxis(table, 0, f.parent)
 
 
@@ -220,11 +260,14 @@ def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarr
     kept = [f for f in stated.functions if f.kept]
     drawn = [f for f in kept if not f.parts]
     return completed(
-        kept, {f: teacher_table(f, data.shape(f.sorts), data.size(f.to), rng) for f in drawn}
+        kept,
+        {f: teacher_table(f, data.shape(f.sorts), data.size(f.to), rng) for f in drawn},
     )
 
 
-def completed(kept: Sequence[Function], tables: Mapping[Function, Any]) -> dict[Function, Any]:
+def completed(
+    kept: Sequence[Function], tables: Mapping[Function, Any]
+) -> dict[Function, Any]:
     """Tables, with those of teachers that are made of others."""
     complete = dict(tables)
     for f in (f for f in kept if f.parts):
@@ -245,7 +288,9 @@ def every_table(name: str, many: int, shape: tuple[int, ...]) -> np.ndarray:
     entries = math.prod(shape)
     if many**entries > MOST_INPUTS:
         raise Unlisted(f"{name}: too many tables to list")
-    return np.array([*itertools.product(range(many), repeat=entries)], int).reshape(-1, *shape)
+    return np.array([*itertools.product(range(many), repeat=entries)], int).reshape(
+        -1, *shape
+    )
 
 
 def _samples(f: Function, data: Data) -> np.ndarray:
@@ -257,7 +302,9 @@ def _samples(f: Function, data: Data) -> np.ndarray:
 
 
 def _nodes(stated: Statement, g: Gauss, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Hermite nodes of all components and their masses, exact for means of the loss."""
+    """Gauss-Hermite nodes of all components and their masses, exact for means of the
+    loss.
+    """
     products = [m for tree in stated.trees.values() for m in expanded(tree, {})]
     degree = max(sum(n.of is g for n in factors) for _, factors in products)
     nodes, masses = np.polynomial.hermite_e.hermegauss(degree // 2 + 1)
@@ -282,10 +329,11 @@ def every_input(
     rng: Any,
     tables: Mapping[Function, np.ndarray] | None = None,
 ) -> Data:
-    """All inputs at concrete sizes with their probabilities, for one table of every teacher: those
-    given in ``tables``, or random ones.
+    """All inputs at concrete sizes with their probabilities, for one table of every
+    teacher: those given in ``tables``, or random ones.
 
-    Gaussian data lie on a grid of Gauss-Hermite nodes that makes means of the loss exact.
+    Gaussian data lie on a grid of Gauss-Hermite nodes that makes means of the loss
+    exact.
 
     Raises
     ------
@@ -302,7 +350,9 @@ def every_input(
         sources.append((data.draws, i, options, np.ones(len(options))))
     for f in (f for f in stated.functions if not f.kept):
         options = _samples(f, data)
-        sources.append((data.tables, f, options, np.full(len(options), 1 / max(len(options), 1))))
+        sources.append(
+            (data.tables, f, options, np.full(len(options), 1 / max(len(options), 1)))
+        )
     sources += [(data.gausses, g, *_nodes(stated, g, data)) for g in stated.gausses]
     lengths = [len(options) for _, _, options, _ in sources]
     count = math.prod(lengths)
@@ -317,7 +367,9 @@ def every_input(
         data.chances *= masses[row]
     for i in (i for i in stated.draws if i.place is None):
         free = ~taken(i, data, count)
-        data.chances *= free[data.draws[i], np.arange(count)] / np.maximum(free.sum(0), 1)
+        data.chances *= free[data.draws[i], np.arange(count)] / np.maximum(
+            free.sum(0), 1
+        )
     kept = data.chances > 0
     for store, key, _, _ in sources:
         store[key] = store[key][kept]
@@ -326,7 +378,8 @@ def every_input(
 
 
 def scales(g: Gauss, data: Data) -> np.ndarray:
-    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``, ...
+    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``,
+    ...
 
     Raises
     ------
@@ -338,5 +391,8 @@ def scales(g: Gauss, data: Data) -> np.ndarray:
         return np.full(size, data.scalar(g.var))
     names = [f"{g.var.name}_{k + 1}" for k in range(size)]
     for name in names:
-        require(name in data.numbers, f"{name}: has no value; {g.sorts[-1]} has {size} directions")
+        require(
+            name in data.numbers,
+            f"{name}: has no value; {g.sorts[-1]} has {size} directions",
+        )
     return np.array([data.numbers[name] for name in names])

@@ -1,5 +1,5 @@
-"""Random choices made so far for one input, and how further choices are drawn when a sum depends on
-them.
+"""Random choices made so far for one input, and how further choices are drawn when a
+sum depends on them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,50 @@ from typing import Any
 import sympy as sp
 
 from theory.call.parameters import ParameterError
-from theory.statement.evaluation.frames import Element, Frame, NeedOuter, NoTerms, Quenched, Vague, advice, gaps, partitions, shares, ways
 from theory.statement.derivation.roles import Roles
+from theory.statement.evaluation.frames import (
+    Element,
+    Frame,
+    NeedOuter,
+    NoTerms,
+    Quenched,
+    Vague,
+    advice,
+    gaps,
+    partitions,
+    shares,
+    ways,
+)
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Function, Index, Term, Value, require
 
 
 class Decisions:
-    """Random choices made so far for one input while its loss is computed, as it asks for them.
+    """Random choices made so far for one input while its loss is computed, as it asks
+    for them.
 
-    An *element* is one member of a sort, or ``many`` equal ones; a *role* is a part of a sort whose
-    members the loss may compare; a *frame* is a sum, or a mean over draws, that is being carried
-    out; ``balanced`` are teachers whose values were taken to be equally frequent. ``table`` has the
-    element of every index, and of every value under (function, None, arguments), or, of an argument
-    j of a one-to-one function, (function, j, other arguments and value).
+    An *element* is one member of a sort, or ``many`` equal ones; a *role* is a part of
+    a sort whose members the loss may compare; a *frame* is a sum, or a mean over draws,
+    that is being carried out; ``balanced`` are teachers whose values were taken to be
+    equally frequent. ``table`` has the element of every index, and of every value under
+    (function, None, arguments), or, of an argument j of a one-to-one function,
+    (function, j, other arguments and value).
     """
 
-    def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
+    def __init__(
+        self, stated: Statement, roles: Roles, *, averaged: bool = False
+    ) -> None:
         self.stated, self.roles, self.averaged = stated, roles, averaged
         self.spent = 0  # branches
-        self.asked: list[Any] = []  # keys that are being decided, against endless recursion
-        self.whole: set[Function] = set()  # samples whose values are told apart one by one
-        self.listed: set[Any] = set()  # roles of ordered sorts whose places are all known
+        self.asked: list[
+            Any
+        ] = []  # keys that are being decided, against endless recursion
+        self.whole: set[Function] = (
+            set()
+        )  # samples whose values are told apart one by one
+        self.listed: set[Any] = (
+            set()
+        )  # roles of ordered sorts whose places are all known
         self.balanced: set[Function] = set()
         self.frames: list[Frame] = []
         self.table: dict[Any, Any] = {}
@@ -41,7 +63,9 @@ class Decisions:
         self.bound: dict[Index, int] = {}
 
     def element(self, term: Term) -> Element | None:
-        """The element that a term names, placed now if it was not; None for what does not exist."""
+        """The element that a term names, placed now if it was not; None for what does
+        not exist.
+        """
         key: Any = term
         if isinstance(term, Value):
             known = tuple(map(self.element, term.arguments))
@@ -59,7 +83,11 @@ class Decisions:
         self._decide(key)
 
     def _depth(self, key: Any) -> int:
-        return max(e.depth for e in key[2]) if isinstance(key, tuple) else self.bound.get(key, 0)
+        return (
+            max(e.depth for e in key[2])
+            if isinstance(key, tuple)
+            else self.bound.get(key, 0)
+        )
 
     def _decide(self, key: Any) -> None:
         if key in self.table:
@@ -77,16 +105,23 @@ class Decisions:
 
     @property
     def _random(self) -> bool:
-        """Whether the number of equal terms must be known here, inside a nonlinear function."""
+        """Whether the number of equal terms must be known here, inside a nonlinear
+        function.
+        """
         return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(
-        self, what: Any, options: list[tuple[Any, Any]], by: Element | None, function: Any
+        self,
+        what: Any,
+        options: list[tuple[Any, Any]],
+        by: Element | None,
+        function: Any,
     ) -> Any:
         """Choose among options that can happen.
 
-        A choice that is no count would make the number of equal terms random: it is allowed before
-        all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
+        A choice that is no count would make the number of equal terms random: it is
+        allowed before all sums, in sums whose mean may be taken, and where ``by``
+        stands for a known number.
         """
         live = [(w, o) for w, o in options if not _vanishes(w)]
         if not live:
@@ -104,7 +139,11 @@ class Decisions:
         return self.known.setdefault((role, parent), [])
 
     def _new(
-        self, role: Any, parent: Element | None, position: Any = None, at: int | None = None
+        self,
+        role: Any,
+        parent: Element | None,
+        position: Any = None,
+        at: int | None = None,
     ) -> Element:
         made = Element(role, parent, len(self.frames) - 1, position=position)
         group = self._group(role, parent)
@@ -133,13 +172,17 @@ class Decisions:
         whole = sp.S.One if index.bound else 1 / (size - len({id(b) for b in barred}))
         if not index.sort.ordered or any(e.position is None for e in group):
             free = size - sp.Add(*(e.many for e in group))
-            options: list[tuple[Any, Any]] = [(e.many * whole, e) for e in group if e not in barred]
+            options: list[tuple[Any, Any]] = [
+                (e.many * whole, e) for e in group if e not in barred
+            ]
             options.append((free * whole, (None,)))
         else:
             stop = len(group) if last is None else group.index(last)
             options = [(whole, e) for e in group[:stop] if e not in barred]
             free = gaps(group, size)[: stop + 1]
-            options += [((high - low + 1) * whole, (k, low, high)) for k, low, high in free]
+            options += [
+                ((high - low + 1) * whole, (k, low, high)) for k, low, high in free
+            ]
         chosen = self._choose(index, options, None, None)
         if isinstance(chosen, tuple):
             chosen = self._between(role, parent, index.sort, *chosen)
@@ -148,19 +191,31 @@ class Decisions:
         self.table[index] = chosen
 
     def _between(
-        self, role: Any, parent: Any, sort: Any, k: int | None, low: Any = None, high: Any = None
+        self,
+        role: Any,
+        parent: Any,
+        sort: Any,
+        k: int | None,
+        low: Any = None,
+        high: Any = None,
     ) -> Element:
-        """A new element; of an ordered sort, somewhere in a gap, which its weight counted."""
+        """A new element; of an ordered sort, somewhere in a gap, which its weight
+        counted.
+        """
         if k is None:
             return self._new(role, parent)
         frame, taken = self.frames[-1], sum(len(f.positions) for f in self.frames)
         position = sp.Symbol(f"{sort.name}_{taken + 1}", integer=True, positive=True)
-        frame.weight = sp.cancel(frame.weight / (high - low + 1))  # 0/0 where the gap is empty
+        frame.weight = sp.cancel(
+            frame.weight / (high - low + 1)
+        )  # 0/0 where the gap is empty
         frame.positions.append((position, low, high))
         return self._new(role, parent, position, k)
 
     def _at(self, index: Index, group: list[Element], role: Any) -> Element:
-        """The element at a known place; of an ordered sort before the first that is further on."""
+        """The element at a known place; of an ordered sort before the first that is
+        further on.
+        """
         behind = None
         for k, e in reversed([*enumerate(group)]):
             gap = None if e.place is None else sp.expand(index.place - e.place)
@@ -171,13 +226,15 @@ class Decisions:
                     said = f"is neither before nor after {e.place} at all sizes"
                     raise ParameterError(f"fixed {index!r}: its place {said}")
                 behind = k if gap.is_nonpositive else behind
-        made = self._new(role, None, index.place if index.sort.ordered else None, behind)
+        made = self._new(
+            role, None, index.place if index.sort.ordered else None, behind
+        )
         made.place = index.place
         return made
 
     def _apply(self, f: Function, args: tuple[Element, ...]) -> None:
-        """Decide the value of a function. Each value is taken by ``capacity`` arguments, ``taken``
-        of which are known; ``left`` arguments have no value yet.
+        """Decide the value of a function. Each value is taken by ``capacity``
+        arguments, ``taken`` of which are known; ``left`` arguments have no value yet.
         """
         if f.injective or f.kept or len(args) > 1:
             self._single(args)
@@ -208,13 +265,22 @@ class Decisions:
         options: list[tuple[Any, Any]]
         options = [((capacity - taken.get(e, 0)) / left, e) for e in group]
         options.append(((size - len(group)) * capacity / left, None))
-        if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
+        if (
+            f.kept
+            and not (self.averaged or f.injective)
+            and sum(w != 0 for w, _ in options) > 1
+        ):
             self.balanced.add(f)
         what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {advice(f)}"
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
-            if f.kept or f.injective or len(f.sorts) > 1 or not f.sorts[0].size.is_number:
+            if (
+                f.kept
+                or f.injective
+                or len(f.sorts) > 1
+                or not f.sorts[0].size.is_number
+            ):
                 raise
             if not f.sorts[0].ordered:
                 raise NeedOuter(0, f) from None
@@ -236,15 +302,21 @@ class Decisions:
     def _barred(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
     ) -> list[Element]:
-        """Values that are excluded: already taken by a one-to-one function, or known to have no
-        preimage.
+        """Values that are excluded: already taken by a one-to-one function, or known to
+        have no preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [e for e in group if any((f, j, (*kept, e)) in self.table for j, kept in keys)]
+        return [
+            e
+            for e in group
+            if any((f, j, (*kept, e)) in self.table for j, kept in keys)
+        ]
 
-    def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
-        """Before a sum over values of a one-to-one function: decide which arguments are mapped to
-        the known values.
+    def _statuses(
+        self, f: Function, args: tuple[Element, ...], group: list[Element]
+    ) -> None:
+        """Before a sum over values of a one-to-one function: decide which arguments are
+        mapped to the known values.
         """
         here = len(self.frames) - 1
         for j in f.injective:
@@ -275,7 +347,9 @@ class Decisions:
                 self.asked.pop()
             if key in self.table:
                 return
-        above = next((e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None)
+        above = next(
+            (e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None
+        )
         role = self.roles.root(("argument", f, j))
         self._single(self._group(role, above))
         args = self._group(role, above)
@@ -285,7 +359,9 @@ class Decisions:
         options: list[tuple[Any, Any]] = [(a.many / left, a) for a in open_]
         if s.ordered:
             free = gaps(args, s.size)
-            options += [((high - low + 1) / left, (k, low, high)) for k, low, high in free]
+            options += [
+                ((high - low + 1) / left, (k, low, high)) for k, low, high in free
+            ]
         else:
             options.append(((s.size - len(args)) / left, (None,)))
         options.append(((left - (s.size - len(args) + len(open_))) / left, None))
@@ -304,9 +380,10 @@ class Decisions:
     def _fibres(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
     ) -> tuple[sp.Expr, sp.Expr, dict[Element, int]]:
-        """Sizes of the fibres of a balanced teacher along the only argument that differs from
-        earlier ones: arguments per value, how many are left, how many have the known values. Values
-        at several differing arguments are taken to be independent.
+        """Sizes of the fibres of a balanced teacher along the only argument that
+        differs from earlier ones: arguments per value, how many are left, how many have
+        the known values. Values at several differing arguments are taken to be
+        independent.
         """
         keys = [k for k, v in self.table.items() if isinstance(k, tuple) and v in group]
         told = [k for k in keys if k[:2] == (f, None)]
@@ -330,7 +407,10 @@ class Decisions:
     def _occupy(self, f: Function) -> None:
         """Values of all exchangeable places at once: how many places hold each value."""
         self.table[f] = True
-        role, to, size = (*map(self.roles.root, (("argument", f, 0), ("value", f))), f.to.size)
+        role, to, size = (
+            *map(self.roles.root, (("argument", f, 0), ("value", f))),
+            f.to.size,
+        )
         for index in self.stated.draws:
             if self.roles.of(index) == role:
                 self._decide((f, None, (self.element(index),)))
@@ -344,9 +424,17 @@ class Decisions:
             unoccupied, options = size - len(values), []
             for counts in shares(many, len(values)):
                 left = many - sum(counts)
-                for parts in partitions(left) if f in self.whole else [(left,) * (left > 0)]:
-                    new = sp.ff(unoccupied, len(parts)) if f in self.whole else unoccupied**left
-                    options.append((ways(counts, parts) * new / size**many, (counts, parts)))
+                for parts in (
+                    partitions(left) if f in self.whole else [(left,) * (left > 0)]
+                ):
+                    new = (
+                        sp.ff(unoccupied, len(parts))
+                        if f in self.whole
+                        else unoccupied**left
+                    )
+                    options.append(
+                        (ways(counts, parts) * new / size**many, (counts, parts))
+                    )
             counts, parts = self._choose(f, options, None, None)
             if f in self.whole:
                 values += [self._new(to, None) for _ in parts]
@@ -365,7 +453,9 @@ class Decisions:
             self._here(e)
 
     def _split(self, block: Element, sizes: list[sp.Expr]) -> list[Element]:
-        """Elements in the place of one, of so many places each, with the values that it had."""
+        """Elements in the place of one, of so many places each, with the values that it
+        had.
+        """
         group = self._group(block.role, None)
         group.remove(block)
         decided = [k for k in self.table if isinstance(k, tuple) and k[2] == (block,)]

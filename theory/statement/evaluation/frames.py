@@ -1,5 +1,5 @@
-"""A sum or mean that is being carried out: its script of choices, which is replayed until all are
-made, and the elements that are told apart in it.
+"""A sum or mean that is being carried out: its script of choices, which is replayed
+until all are made, and the elements that are told apart in it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Quenched(ParameterError):
 
 
 class Vague(Exception):
-    """Raised if values of a sample (the argument) are compared of which only is known that they are
-    none of the known ones.
+    """Raised if values of a sample (the argument) are compared of which only is known
+    that they are none of the known ones.
     """
 
 
@@ -45,18 +45,19 @@ class NoTerms(Exception):
 
 
 class NeedOuter(Exception):
-    """Raised if a choice has to be made in an outer sum, or before all sums; its arguments are the
-    depth of that sum and the key of the choice.
+    """Raised if a choice has to be made in an outer sum, or before all sums; its
+    arguments are the depth of that sum and the key of the choice.
     """
 
 
 @dataclass(eq=False)
 class Element:
-    """A known element of a role; it stands for ``many`` places where those with equal values are
-    merged.
+    """A known element of a role; it stands for ``many`` places where those with equal
+    values are merged.
 
-    An element of an ordered sort has a ``position``, a fixed one its ``place``. A ``vague`` one is
-    a value of this sample that differs from all other elements; nothing else is known of it.
+    An element of an ordered sort has a ``position``, a fixed one its ``place``. A
+    ``vague`` one is a value of this sample that differs from all other elements;
+    nothing else is known of it.
     """
 
     role: Any
@@ -70,12 +71,13 @@ class Element:
 
 @dataclass
 class Frame:
-    """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
+    """A sum that is being carried out, or the mean over draws: a script of choices,
+    replayed.
 
-    ``told`` contains the elements that represent all unknown ones of their role, with the function
-    that has distinguished them since. ``source`` contains the elements that are images of these
-    under a one-to-one or balanced function. The number of elements of each kind is then fixed, not
-    random.
+    ``told`` contains the elements that represent all unknown ones of their role, with
+    the function that has distinguished them since. ``source`` contains the elements
+    that are images of these under a one-to-one or balanced function. The number of
+    elements of each kind is then fixed, not random.
     """
 
     linear: bool
@@ -90,7 +92,13 @@ class Frame:
     def replays(self) -> Iterator[None]:
         """Start anew for every script of choices."""
         while True:
-            self.at, self.weight, self.positions, self.told, self.source = 0, sp.S.One, [], {}, {}
+            self.at, self.weight, self.positions, self.told, self.source = (
+                0,
+                sp.S.One,
+                [],
+                {},
+                {},
+            )
             yield
             while self.script and self.script[-1][0] + 1 == self.script[-1][1]:
                 self.script.pop()
@@ -111,7 +119,9 @@ class Frame:
             self.tell(*self.source[e])
 
     def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
-        """The option that the script prescribes; without one the first, which is added to it."""
+        """The option that the script prescribes; without one the first, which is added
+        to it.
+        """
         if self.at == len(self.script):
             self.script.append([0, len(options)])
         weight, outcome = options[self.script[self.at][0]]
@@ -126,7 +136,9 @@ class Frame:
             if not term.has(symbol):
                 term *= high - low + 1
             elif (high - low).is_number:
-                term = sp.Add(*(term.subs(symbol, k) for k in range(int(low), int(high) + 1)))
+                term = sp.Add(
+                    *(term.subs(symbol, k) for k in range(int(low), int(high) + 1))
+                )
             else:
                 term = sp.Sum(term, (symbol, low, high))
         return term
@@ -152,7 +164,9 @@ def partitions(total: int) -> Iterator[tuple[int, ...]]:
 
 
 def ways(counts: tuple[int, ...], parts: tuple[int, ...]) -> int:
-    """Ways in which places can hold known values so often, and unknown ones as often as parts."""
+    """Ways in which places can hold known values so often, and unknown ones as often as
+    parts.
+    """
     alike = [parts.count(n) for n in set(parts)]
     below = math.prod(map(math.factorial, (*counts, *parts, *alike)))
     return math.factorial(sum(counts) + sum(parts)) // below

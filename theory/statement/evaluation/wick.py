@@ -1,9 +1,10 @@
-"""Means over Gaussian data: a tree as a polynomial, its Gaussian factors paired (Isserlis).
+"""Means over Gaussian data: a tree as a polynomial, its Gaussian factors paired
+(Isserlis).
 
-Every pairing equates indices. Each set of equal vector indices is a trace, which gives the number
-of directions, or, where a covariance has a `spectrum`, a sum over eigenvalues. What is left has no
-vectors in it and is a statement like any other. Or no symmetry is assumed, and the mean is one in
-all entries of all weights (`mean`).
+Every pairing equates indices. Each set of equal vector indices is a trace, which gives
+the number of directions, or, where a covariance has a `spectrum`, a sum over
+eigenvalues. What is left has no vectors in it and is a statement like any other. Or no
+symmetry is assumed, and the mean is one in all entries of all weights (`mean`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,20 @@ from typing import Any
 import sympy as sp
 from sympy.utilities.iterables import connected_components
 
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import (
+    Gauss,
+    Index,
+    Node,
+    Spectrum,
+    Term,
+    Weight,
+    renamed,
+    require,
+    walk,
+)
 from theory.symbols import notation
 from theory.symbols.algebra import delta_gradient
-from theory.statement.words.stated import Statement
-from theory.statement.words.tree import Gauss, Index, Node, Spectrum, Term, Weight, renamed, require, walk
 
 DIRECTION = sp.Symbol("k", integer=True, positive=True)
 
@@ -34,8 +45,12 @@ def integrated(tree: Node) -> Iterator[Node]:
     """Parts of a tree's mean over Gaussian data: no vectors are left in them."""
     for sums, data, coefficients in _products(tree):
         inside = [n for f in coefficients for p in f.parts for n in walk(p)]
-        names = ", ".join(sorted({n.of.name for n in inside if isinstance(n.of, Gauss)}))
-        said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
+        names = ", ".join(
+            sorted({n.of.name for n in inside if isinstance(n.of, Gauss)})
+        )
+        said = (
+            f"gauss {names}: in a function that is no polynomial: state it in overlaps"
+        )
         require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
         if all(len(_vectors(f)) != 1 for f in coefficients):
             for pairs in pairings(data):
@@ -64,7 +79,9 @@ def pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
                 yield [(first, other), *others_paired]
 
 
-def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]) -> Node:
+def _contracted(
+    sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]
+) -> Node:
     """One Wick pairing: traces over directions, times the coefficients."""
     vectors = [s.of for s in sums if s.of.sort.vector]
     edges = [tuple(n.terms[-1] for n in pair) for pair in pairs]
@@ -75,23 +92,34 @@ def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node
         factors += [Node("same", (), pair) for pair in between if pair[0] != pair[1]]
     for loop in connected_components((vectors, edges)):
         var = [one.of.var for one, _ in pairs if one.terms[-1] in loop]
-        read = [f for f in rest if isinstance(f.of, Weight) and {*_vectors(f)} & {*loop}]
-        plain = [Node("entry", (), tuple(t for t in f.terms if t not in loop), f.of) for f in read]
+        read = [
+            f for f in rest if isinstance(f.of, Weight) and {*_vectors(f)} & {*loop}
+        ]
+        plain = [
+            Node("entry", (), tuple(t for t in f.terms if t not in loop), f.of)
+            for f in read
+        ]
         factors.append(Node("trace", tuple(plain), (), (var, loop[0].sort.size)))
     return product([s for s in sums if not s.of.sort.vector], factors)
 
 
 def trace(values: list[Any], var: list[Any], size: sp.Expr) -> sp.Expr:
     """Product of variances and entries, summed over directions."""
-    along = sp.Mul(*values, *(v.base[DIRECTION] if isinstance(v, Spectrum) else v for v in var))
+    along = sp.Mul(
+        *values, *(v.base[DIRECTION] if isinstance(v, Spectrum) else v for v in var)
+    )
     return sp.Sum(along, (DIRECTION, 1, size)) if along.has(DIRECTION) else size * along
 
 
 def at_size(expr: sp.Expr, numbers: Mapping[sp.Symbol, Any]) -> sp.Expr:
-    """Sums written out at concrete sizes, entries of arrays as symbols: ``u[2]`` as ``u_2``."""
+    """Sums written out at concrete sizes, entries of arrays as symbols: ``u[2]`` as
+    ``u_2``.
+    """
     written = expr.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
     written = written.replace(
-        lambda x: isinstance(x, sp.Sum) and all(q.is_Integer for l in x.limits for q in l[1:]),
+        lambda x: (
+            isinstance(x, sp.Sum) and all(q.is_Integer for l in x.limits for q in l[1:])
+        ),
         lambda x: x.doit(),
     )
     return written.replace(
@@ -102,16 +130,22 @@ def at_size(expr: sp.Expr, numbers: Mapping[sp.Symbol, Any]) -> sp.Expr:
 
 def direction(name: str, k: Any) -> sp.Symbol:
     """Symbol of an array along one direction."""
-    return notation.symbol(f"{name}_{k}", means=f"{name} along direction {k}", real=True)
+    return notation.symbol(
+        f"{name}_{k}", means=f"{name} along direction {k}", real=True
+    )
 
 
 def slope(loss: sp.Expr, entry: sp.Indexed) -> sp.Expr:
-    """Derivative of a function of sums over directions by one entry, taken inside the sums."""
+    """Derivative of a function of sums over directions by one entry, taken inside the
+    sums.
+    """
     short = {s: sp.Dummy() for s in sorted(loss.atoms(sp.Sum), key=str)}
     outer = loss.xreplace(short)
     other = sp.Symbol("j", integer=True, positive=True)
     parts = [sp.diff(outer, d) * sp.diff(s.function, entry) for s, d in short.items()]
-    return sp.Add(*parts).xreplace({d: s.xreplace({DIRECTION: other}) for s, d in short.items()})
+    return sp.Add(*parts).xreplace(
+        {d: s.xreplace({DIRECTION: other}) for s, d in short.items()}
+    )
 
 
 def mean(
@@ -126,7 +160,8 @@ def mean(
     ----------
     stated : Statement
     indices : sequence of Symbol
-        Of sums, in the order in which weights read them; one that is summed alone is the last.
+        Of sums, in the order in which weights read them; one that is summed alone is
+        the last.
     traces : mapping of Expr to Expr, optional
         Sums by what is summed, in the last of the indices: ``{lam[d]: trace}``.
 
@@ -138,9 +173,13 @@ def mean(
     terms: dict[tuple[Any, ...], sp.Expr] = {}
     for sums, data, coefficients in _products(stated.loss if tree is None else tree):
         for pairs in pairings(data):
-            limits, term = _summed([s.of for s in sums], coefficients, pairs, indices, traces or {})
+            limits, term = _summed(
+                [s.of for s in sums], coefficients, pairs, indices, traces or {}
+            )
             terms[limits] = terms.get(limits, sp.S.Zero) + term
-    return sp.Add(*(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items()))
+    return sp.Add(
+        *(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items())
+    )
 
 
 def _summed(
@@ -152,7 +191,9 @@ def _summed(
 ) -> tuple[tuple[Any, ...], sp.Expr]:
     """Limits of the sums that are left by one pairing, and what is summed."""
     equal = [edge for a, b in pairs for edge in zip(a.terms, b.terms, strict=True)]
-    group = {i: k for k, one in enumerate(connected_components((bound, equal))) for i in one}
+    group = {
+        i: k for k, one in enumerate(connected_components((bound, equal))) for i in one
+    }
     read = [i for f in rest if isinstance(f.of, Weight) for i in f.terms]
     order = list(dict.fromkeys(group[i] for i in read))
     symbols = {k: indices[n] for n, k in enumerate(order)}
@@ -202,8 +243,11 @@ def force(loss: sp.Expr, entry: sp.Expr) -> sp.Expr:
     return -delta_gradient(sp.Add(*sums), entry)
 
 
-def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
-    """A tree multiplied out: factors of every product, with the sums that they are under.
+def expanded(
+    n: Node, by: Mapping[Term, Term]
+) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    """A tree multiplied out: factors of every product, with the sums that they are
+    under.
 
     Raises
     ------
@@ -220,7 +264,9 @@ def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], t
     made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
     for part in n.parts * (1 if n.kind == "times" else int(n.of)):
         made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
-        require(len(made) <= MOST, f"loss: more than {MOST} products when multiplied out")
+        require(
+            len(made) <= MOST, f"loss: more than {MOST} products when multiplied out"
+        )
     return made
 
 

@@ -1,5 +1,5 @@
-"""Evaluation of a loss with random elements drawn when needed: an index is identified with a known
-element of its sort, or with a new one, only when a result depends on it.
+"""Evaluation of a loss with random elements drawn when needed: an index is identified
+with a known element of its sort, or with a new one, only when a result depends on it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
+from theory.statement.derivation.roles import Classes, Roles
 from theory.statement.evaluation import wick
 from theory.statement.evaluation.decisions import Decisions
-from theory.statement.evaluation.frames import Frame, NeedOuter, NoTerms, Quenched, Vague
-from theory.statement.derivation.roles import Classes, Roles
+from theory.statement.evaluation.frames import (
+    Frame,
+    NeedOuter,
+    NoTerms,
+    Quenched,
+    Vague,
+)
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Node, Term, Weight, require, substituted, walk
+from theory.symbols import notation
 
 MOST_BRANCHES = 25_000  # of all sums: half a minute
 MOST_PATTERNS = 300  # ways in which an entry's indices can lie
@@ -30,8 +36,8 @@ class World(Decisions):
     patience: float = 1  # in units of the most branches
 
     def mean_of(self, tree: Node) -> sp.Expr:
-        """Mean of a tree, Gaussian data first; where a sum holds random numbers of terms, of the
-        tree multiplied out.
+        """Mean of a tree, Gaussian data first; where a sum holds random numbers of
+        terms, of the tree multiplied out.
         """
         if self.stated.gausses:
             return sp.Add(*map(self._mean_of, wick.integrated(tree)))
@@ -39,7 +45,9 @@ class World(Decisions):
             return self._mean_of(tree)
         except Quenched as error:
             try:
-                return sp.Add(*(self._mean_of(wick.product(*m)) for m in wick.expanded(tree, {})))
+                return sp.Add(
+                    *(self._mean_of(wick.product(*m)) for m in wick.expanded(tree, {}))
+                )
             except Quenched:
                 raise error from None
 
@@ -62,7 +70,9 @@ class World(Decisions):
         made = (v * _collected(tuple(w)) for v, w in counts.items())
         return sp.Add(*made, *unlike)
 
-    def chances(self, body: Callable[[], Any], most: int = MOST_PATTERNS) -> dict[Any, sp.Expr]:
+    def chances(
+        self, body: Callable[[], Any], most: int = MOST_PATTERNS
+    ) -> dict[Any, sp.Expr]:
         """Probability of every outcome; of more branches than ``most`` an error."""
         frame = Frame(linear=True)
         probabilities: Any = collections.defaultdict(lambda: sp.S.Zero)
@@ -78,7 +88,10 @@ class World(Decisions):
             said = f"statement {self.stated.name}: more than {most} branches"
             require(self.spent <= most, said)
             saved = self.table, self.known
-            self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
+            self.table, self.known = (
+                dict(self.table),
+                {k: list(v) for k, v in self.known.items()},
+            )
             self.frames.append(frame)
             try:
                 if len(self.frames) == 1:
@@ -94,7 +107,9 @@ class World(Decisions):
             yield value
 
     def value(self, n: Node, linear: bool = True) -> sp.Expr:
-        """Number of a node in this world; ``linear`` says whether its mean may be taken."""
+        """Number of a node in this world; ``linear`` says whether its mean may be
+        taken.
+        """
         if n.kind == "number":
             return n.of
         if n.kind == "entry":
@@ -112,8 +127,13 @@ class World(Decisions):
         if n.kind == "total":
             return self._total(n, linear)
         if n.kind == "equal":
-            gap = sp.expand(self.value(n.parts[0], False) - self.value(n.parts[1], False))
-            require(gap.is_number, f"eq of numbers: whether {gap} = 0 is not known at all sizes")
+            gap = sp.expand(
+                self.value(n.parts[0], False) - self.value(n.parts[1], False)
+            )
+            require(
+                gap.is_number,
+                f"eq of numbers: whether {gap} = 0 is not known at all sizes",
+            )
             return sp.Integer(gap == 0)
         return getattr(sp, n.kind)(self.value(n.parts[0], False))
 
@@ -159,14 +179,19 @@ class World(Decisions):
         by: dict[Term, Term] = dict(zip(classes.plain, terms, strict=True))
         spelled = ([substituted(t, by) for t in atom] for atom in classes.atoms)
         return tuple(
-            self.element(t[0]) is not None if len(t) == 1 else self.same(*t) for t in spelled
+            self.element(t[0]) is not None if len(t) == 1 else self.same(*t)
+            for t in spelled
         )
 
     def same(self, a: Term, b: Term) -> bool:
         """Whether two terms name the same element."""
         if a == b:
             return True
-        if a.parent is not None and b.parent is not None and not self.same(a.parent, b.parent):
+        if (
+            a.parent is not None
+            and b.parent is not None
+            and not self.same(a.parent, b.parent)
+        ):
             return False
         one, other = self.element(a), self.element(b)
         if one is None or other is None:
@@ -219,15 +244,19 @@ class Class:
     @property
     def label(self) -> str:
         """Name of the class, or of the array that it is an entry of."""
-        return self.symbol.base.name if isinstance(self.symbol, sp.Indexed) else self.symbol.name
+        return (
+            self.symbol.base.name
+            if isinstance(self.symbol, sp.Indexed)
+            else self.symbol.name
+        )
 
 
 def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
-    """Classes of all weights with their sizes, found by drawing an entry's indices at random, and
-    the names of teachers that were assumed to be balanced.
+    """Classes of all weights with their sizes, found by drawing an entry's indices at
+    random, and the names of teachers that were assumed to be balanced.
 
-    By the symmetry of Gaussian data, a weight with one vector index vanishes and one with two is
-    diagonal: one number, or one per eigenvalue.
+    By the symmetry of Gaussian data, a weight with one vector index vanishes and one
+    with two is diagonal: one number, or one per eigenvalue.
     """
     distinct, assumed = [], set()
     for weight, of in roles.classes.items():
@@ -238,9 +267,15 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
         assumed |= balanced
         entries = sp.Mul(*(s.sort.size for s in of.plain))
         for pattern, chance in sorted(patterns.items(), reverse=True):
-            name = weight.name + "_" * bool(pattern) + "".join(str(int(b)) for b in pattern)
+            name = (
+                weight.name
+                + "_" * bool(pattern)
+                + "".join(str(int(b)) for b in pattern)
+            )
             told = map(said, of.atoms, pattern)
-            means = ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
+            means = (
+                ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
+            )
             size = sp.factor(entries * chance) * sp.Mul(*along)
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
             if along and wick.spectra(stated):
@@ -254,8 +289,9 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
 def told_apart(
     stated: Statement, roles: Roles, of: Classes
 ) -> tuple[dict[tuple[bool, ...], sp.Expr], set[str]]:
-    """Probability of every pattern of an entry whose indices are drawn at random, atoms that tell
-    no patterns apart left out, and the names of teachers that were assumed to be balanced.
+    """Probability of every pattern of an entry whose indices are drawn at random, atoms
+    that tell no patterns apart left out, and the names of teachers that were assumed to
+    be balanced.
     """
     world = World(stated, roles)
     chances = world.chances(functools.partial(world.pattern, of, tuple(of.plain)))

@@ -1,1 +1,3 @@
-"""batches=minibatches, fluctuations, recursion, passage, rare=rare_starts, starts=random_starts."""
+"""batches=minibatches, fluctuations, recursion, passage, rare=rare_starts,
+starts=random_starts.
+"""

@@ -1,11 +1,12 @@
-"""What batches and random initial weights do to order parameters: second moments of entries over
-the orbits of pairs.
+"""What batches and random initial weights do to order parameters: second moments of
+entries over the orbits of pairs.
 
-Entries of one class scatter about their mean, as batches differ, or as they start at random.
-Moments of two entries fall into orbits of pairs as entries fall into classes, free of sizes. The
-loss is curved, so that they shift the means of classes: to order eta / B for batches of B inputs
-drawn anew, and sigma^2 for initial weights of size sigma. Where inputs are not equivalent, or
-weights start at random, means spread over students, too, by (eta / B)^(1/2) and sigma.
+Entries of one class scatter about their mean, as batches differ, or as they start at
+random. Moments of two entries fall into orbits of pairs as entries fall into classes,
+free of sizes. The loss is curved, so that they shift the means of classes: to order eta
+/ B for batches of B inputs drawn anew, and sigma^2 for initial weights of size sigma.
+Where inputs are not equivalent, or weights start at random, means spread over students,
+too, by (eta / B)^(1/2) and sigma.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import algebra, notation
 from theory.dynamics.flow import Flow
-from theory.statement.randomness import random_starts
 from theory.statement.derivation import symmetry
+from theory.statement.derivation.roles import Classes, Roles
 from theory.statement.evaluation import world
 from theory.statement.evaluation.frames import Frame, Vague
-from theory.statement.derivation.roles import Classes, Roles
+from theory.statement.randomness import random_starts
 from theory.statement.words.stated import WHOLE, scope_of
 from theory.statement.words.tree import Node, Term, Weight, require
+from theory.symbols import algebra, notation
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
 ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
@@ -39,7 +40,8 @@ Entry = tuple[Weight, tuple[Term, ...]]
 
 @dataclass(frozen=True)
 class Orbit:
-    """Ordered pairs of entries that are related by a symmetry: one common second moment.
+    """Ordered pairs of entries that are related by a symmetry: one common second
+    moment.
 
     Attributes
     ----------
@@ -79,8 +81,8 @@ class Moments:
         Which orbit a pair of entries belongs to.
     orbits : list of Orbit
     triples : mapping of three Symbols to Expr
-        How matrices over orbits are multiplied: numbers of triples of entries, by the orbits of
-        first and third, first and second, second and third.
+        How matrices over orbits are multiplied: numbers of triples of entries, by the
+        orbits of first and third, first and second, second and third.
     """
 
     made: Any
@@ -103,13 +105,15 @@ class Shifted(world.World):
         """Symbol of the class, and the shifts of this entry."""
         value = super().entry(weight, terms)
         for shift, (of, at) in self.shifts.items():
-            if of is weight and all(itertools.starmap(self.same, zip(terms, at, strict=True))):
+            if of is weight and all(
+                itertools.starmap(self.same, zip(terms, at, strict=True))
+            ):
                 value += shift
         return value
 
     def second(self, tree: Node) -> dict[sp.Symbol, sp.Matrix]:
-        """Sums over the pairs of every orbit: of second slopes of a tree's mean, and of mean
-        products of its slopes for the same input.
+        """Sums over the pairs of every orbit: of second slopes of a tree's mean, and of
+        mean products of its slopes for the same input.
         """
 
         def body() -> tuple[sp.Expr, sp.Symbol] | None:
@@ -119,7 +123,9 @@ class Shifted(world.World):
 
         frame = Frame(linear=True)
         alike: dict[Any, list[sp.Expr]] = collections.defaultdict(list)
-        sums: dict[sp.Symbol, sp.Matrix] = collections.defaultdict(lambda: sp.zeros(2, 1))
+        sums: dict[sp.Symbol, sp.Matrix] = collections.defaultdict(
+            lambda: sp.zeros(2, 1)
+        )
         try:
             for branch in filter(None, self._branches(frame, body)):
                 if frame.positions:
@@ -135,7 +141,9 @@ class Shifted(world.World):
 
 
 def _products(value: sp.Expr) -> sp.Matrix:
-    """Second slope along both shifts, and the product of the first ones, without shifts."""
+    """Second slope along both shifts, and the product of the first ones, without
+    shifts.
+    """
     one = algebra.slope(value, ONE)
     two = algebra.slope(value, TWO)
     both = algebra.slope(one, TWO), one * two
@@ -147,8 +155,8 @@ def _entries(entries: Any) -> sp.Expr:
 
 
 def moments(made: Any) -> Moments:
-    """Orbits of pairs of entries of a derivation, with curvature of the loss and noise of its
-    slopes.
+    """Orbits of pairs of entries of a derivation, with curvature of the loss and noise
+    of its slopes.
 
     Raises
     ------
@@ -157,18 +165,31 @@ def moments(made: Any) -> Moments:
     """
     stated = made.statement
     what = f"statement {stated.name}: fluctuations"
-    require(not made.shared, f"{what}: of a closure over teachers there are no single students")
+    require(
+        not made.shared,
+        f"{what}: of a closure over teachers there are no single students",
+    )
     plain = not any(s.vector for s in stated.sorts)
-    require(plain, f"{what}: Gaussian data and vectors are not supported; train students")
+    require(
+        plain, f"{what}: Gaussian data and vectors are not supported; train students"
+    )
     roles = Roles(stated, inverse=made.roles.inverse)
     world.classes(stated, roles)
-    pairs = {ends: roles.pair(*ends) for ends in itertools.product(stated.weights, repeat=2)}
+    pairs = {
+        ends: roles.pair(*ends) for ends in itertools.product(stated.weights, repeat=2)
+    }
     for of in pairs.values():
-        for k, pattern in enumerate(sorted(world.told_apart(stated, roles, of)[0])[::-1], 1):
+        for k, pattern in enumerate(
+            sorted(world.told_apart(stated, roles, of)[0])[::-1], 1
+        ):
             words = ", ".join(map(world.said, of.atoms, pattern))
-            of.symbols[pattern] = notation.symbol(f"C_{of.weight.name}_{k}", means=words, real=True)
+            of.symbols[pattern] = notation.symbol(
+                f"C_{of.weight.name}_{k}", means=words, real=True
+            )
 
-    def counts(entries: Sequence[Entry], *read: tuple[Entry, ...]) -> Mapping[Any, sp.Expr]:
+    def counts(
+        entries: Sequence[Entry], *read: tuple[Entry, ...]
+    ) -> Mapping[Any, sp.Expr]:
         """Numbers of entries at drawn indices by the orbits and classes that are read."""
         drawn = world.World(stated, roles)
 
@@ -184,17 +205,26 @@ def moments(made: Any) -> Moments:
     start = dict[Any, sp.Expr]()
     for w, law in random_starts.laws(made).items():
         e = w, roles.drawn(w)
-        variance = random_starts.variance(law, law.size, [sp.Max(*(s.size for s in w.sorts))])
+        variance = random_starts.variance(
+            law, law.size, [sp.Max(*(s.size for s in w.sorts))]
+        )
         start |= dict.fromkeys(counts([e], (e, e)), variance)
     orbits, triples = [], dict[Any, sp.Expr]()
     for ends, of in pairs.items():
         e, f = entries = [(w, roles.drawn(w)) for w in ends]
-        second = {k: Shifted(roles, entries, of).second(tree) for k, tree in stated.trees.items()}
-        for (x, back, *classes), size in counts(entries, (e, f), (f, e), (e,), (f,)).items():
+        second = {
+            k: Shifted(roles, entries, of).second(tree)
+            for k, tree in stated.trees.items()
+        }
+        for (x, back, *classes), size in counts(
+            entries, (e, f), (f, e), (e,), (f,)
+        ).items():
             curved = {k: found.get(x, NONE)[0] for k, found in second.items()}
             squares = second["loss"].get(x, NONE)[1]
             begun = start.get((x,), sp.S.Zero)
-            orbits.append(Orbit(x, back, tuple(classes), sp.factor(size), curved, squares, begun))
+            orbits.append(
+                Orbit(x, back, tuple(classes), sp.factor(size), curved, squares, begun)
+            )
     for ends in itertools.product(stated.weights, repeat=3):
         e, f, g = entries = [(w, roles.drawn(w)) for w in ends]
         triples |= counts(entries, (e, g), (e, f), (f, g))
@@ -202,28 +232,35 @@ def moments(made: Any) -> Moments:
 
 
 def flow(found: Moments) -> Flow:
-    """Class means, what batches and random starts add to them, and second moments as one flow in
-    small steps.
+    """Class means, what batches and random starts add to them, and second moments as
+    one flow in small steps.
 
-    Its states are the classes ``c``, their ``bias_c`` and a moment per orbit; ``bias_x`` and
-    ``variance_x`` of the order parameters are observables. Sizes at which an orbit is empty are
-    refused, and batches where weights start at random. `theory.statement.randomness.minibatches.curves` takes the
-    steps one by one.
+    Its states are the classes ``c``, their ``bias_c`` and a moment per orbit;
+    ``bias_x`` and ``variance_x`` of the order parameters are observables. Sizes at
+    which an orbit is empty are refused, and batches where weights start at random.
+    `theory.statement.randomness.minibatches.curves` takes the steps one by one.
     """
     made = found.made
     random = bool(random_starts.laws(made))
     eta = notation.symbol("eta", r"\eta", "learning rate", positive=True)
     batch = notation.symbol("batch_size", "B", "inputs per step", positive=True)
     size = {c.symbol: c.size for c in made.classes}
-    bias = {c: notation.symbol(f"bias_{c}", means=f"shift of {c}", real=True) for c in size}
+    bias = {
+        c: notation.symbol(f"bias_{c}", means=f"shift of {c}", real=True) for c in size
+    }
     first = {o.symbol: min(o.symbol, o.back, key=str) for o in found.orbits}
     where, curvature, rhs = {}, {}, dict(made.rates)
     for o in found.orbits:
         h = first[o.symbol].name.replace("C_", "h_", 1)
-        curvature[o.symbol] = h = notation.symbol(h, means=f"curvature along {o.symbol}")
+        curvature[o.symbol] = h = notation.symbol(
+            h, means=f"curvature along {o.symbol}"
+        )
         where[h] = symmetry.tidied(o.curvature["loss"] / o.size)
     for c, rate in made.rates.items():
-        bent = [algebra.slope(o.curvature["loss"], c) * first[o.symbol] for o in found.orbits]
+        bent = [
+            algebra.slope(o.curvature["loss"], c) * first[o.symbol]
+            for o in found.orbits
+        ]
         carried = [algebra.slope(rate, other) * bias[other] for other in size]
         rhs[bias[c]] = sp.Add(*carried) - sp.Add(*bent) / (2 * size[c])
     for o in (o for o in found.orbits if first[o.symbol] == o.symbol):

@@ -1,7 +1,9 @@
-"""Closed forms of emergence times from small random weights, with constants from noiseless runs.
+"""Closed forms of emergence times from small random weights, with constants from
+noiseless runs.
 
-Where weights of mean size are no fixed point, times are normal: a linear response. Where they are a
-saddle, the fastest directions grow from normal amplitudes until the loss falls: first passage.
+Where weights of mean size are no fixed point, times are normal: a linear response.
+Where they are a saddle, the fastest directions grow from normal amplitudes until the
+loss falls: first passage.
 """
 
 from __future__ import annotations
@@ -17,25 +19,35 @@ import scipy.special
 import scipy.stats
 import sympy as sp
 
-from theory.symbols import notation
 from theory.equations.equation import Equation
+from theory.statement.derivation import symmetry
 from theory.statement.evaluation import arrays
 from theory.statement.randomness import minibatches, random_starts
-from theory.statement.derivation import symmetry
+from theory.symbols import notation
 
 ALIKE = 1e-6  # relative difference of growth rates that are one
 STILL = 1e-9  # rate of a fixed point
-SMALL = 1e-4  # amplitude that a noiseless run starts from, the fastest eigenvector of length one
+# amplitude that a noiseless run starts from, the fastest eigenvector of length one
+SMALL = 1e-4
 DIRECTIONS = 1024  # of several equally fast ones, as constants depend on the direction
-MOST = 4e6  # evaluations of the loss, times inputs, that slopes of all entries may cost: seconds
+# evaluations of the loss, times inputs, that slopes of all entries may cost: seconds
+MOST = 4e6
 SHIFT = 1e-4  # of an entry, in a difference of slopes
-MEAN_LOG = math.exp(-(np.euler_gamma + math.log(2)) / 2)  # mean of ln |z|, z normal, as a length
-MOST_BESIDE = 10_000  # steps until the loss falls, where second moments are followed: seconds
+MEAN_LOG = math.exp(
+    -(np.euler_gamma + math.log(2)) / 2
+)  # mean of ln |z|, z normal, as a length
+MOST_BESIDE = (
+    10_000  # steps until the loss falls, where second moments are followed: seconds
+)
 SEED = 0  # of the directions
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
-LENGTH = notation.symbol("r", means="length of the amplitudes at the start", positive=True)
-RATE = notation.symbol("Lambda", r"\Lambda", "growth rate of descent in steps", positive=True)
+LENGTH = notation.symbol(
+    "r", means="length of the amplitudes at the start", positive=True
+)
+RATE = notation.symbol(
+    "Lambda", r"\Lambda", "growth rate of descent in steps", positive=True
+)
 CONSTANT = notation.symbol(
     "C", means="length at the start from which the loss falls at once", positive=True
 )
@@ -59,16 +71,17 @@ class Passage:
     rate : float
         Growth rate of descent in steps; of no saddle, the mean time.
     constants : array
-        Per direction the length of the amplitudes, in their standard deviation, from which the loss
-        falls at once; of no saddle, the standard deviation of the time.
+        Per direction the length of the amplitudes, in their standard deviation, from
+        which the loss falls at once; of no saddle, the standard deviation of the time.
     next : float
-        Relative size of the next order: of no saddle how far the 5% and 95% quantiles are off
-        along the most likely starts, else what the second fastest direction adds.
+        Relative size of the next order: of no saddle how far the 5% and 95% quantiles
+        are off along the most likely starts, else what the second fastest direction
+        adds.
     power : float
         Of the size of weights, to which the next order is proportional.
     along : array, shape (order parameters, directions)
-        By what a start differs from the mean that has these amplitudes, one standard deviation
-        long; of no saddle, nothing.
+        By what a start differs from the mean that has these amplitudes, one standard
+        deviation long; of no saddle, nothing.
     """
 
     saddle: bool
@@ -91,13 +104,21 @@ class Passage:
         """Time by which the loss has fallen in this share of starts."""
         if not self.saddle:
             return float(scipy.stats.norm.ppf(q, self.rate, self.constants[0]))
-        ends = np.log(self.constants[[self.constants.argmin(), self.constants.argmax()]])
+        ends = np.log(
+            self.constants[[self.constants.argmin(), self.constants.argmax()]]
+        )
         low, high = (ends + [-5.0, 30.0]) / self.rate
         return float(scipy.optimize.brentq(lambda t: 1 - self.later(t) - q, low, high))
 
     def equations(self, made: Any) -> list[Equation]:
-        """The law, derived from that of the amplitudes, and of the times if there is no saddle."""
-        assumed = (*made.assumptions, random_starts.ASSUMED, *["mean over directions"] * self.saddle)
+        """The law, derived from that of the amplitudes, and of the times if there is no
+        saddle.
+        """
+        assumed = (
+            *made.assumptions,
+            random_starts.ASSUMED,
+            *["mean over directions"] * self.saddle,
+        )
         about = (made.reference, "leading order", assumed)
         if not self.saddle:
             T = notation.symbol("T", means="time at which the loss falls")
@@ -111,7 +132,9 @@ class Passage:
             return [Equation("time_spread", name, sp.sqrt(sp.Add(*parts)), *about)]
         (time,) = sp.solve(sp.log(LENGTH) + RATE * TIME - sp.log(CONSTANT), TIME)
         density = LENGTH ** (self.many - 1) * sp.exp(-(LENGTH**2) / (2 * SIGMA**2))
-        norm, below = (sp.integrate(density, (LENGTH, 0, end)) for end in (sp.oo, CONSTANT))
+        norm, below = (
+            sp.integrate(density, (LENGTH, 0, end)) for end in (sp.oo, CONSTANT)
+        )
         late = sp.simplify(below / norm).subs(CONSTANT, CONSTANT * sp.exp(-RATE * TIME))
         chance = sp.Function("P")(sp.Gt(notation.symbol("T"), TIME, evaluate=False))
         return [
@@ -159,7 +182,9 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
     root = np.linalg.cholesky(amplitudes)  # from independent normal numbers
     u = np.array([[1.0, -1.0]])
     if many > 1:
-        u = random_starts.keyed(SEED, random_starts.STREAM).normal(size=(many, DIRECTIONS))
+        u = random_starts.keyed(SEED, random_starts.STREAM).normal(
+            size=(many, DIRECTIONS)
+        )
         u /= np.sqrt((u**2).sum(0))
     along = vectors[:, :many] @ root @ u
     scale = SMALL / np.abs(root).max()
@@ -177,33 +202,44 @@ def covariance(made: Any, p: Any) -> np.ndarray:
     """Covariance of the order parameters at the start."""
     data, of_entry = arrays.Data(p.as_dict()), random_starts.variances(made, p)
     spread = [of_entry.get(c.weight, 0.0) / data.scalar(c.size) for c in made.classes]
-    forms = [[form.coeff(c.symbol) for c in made.classes] for form in made.quotient.order.values()]
+    forms = [
+        [form.coeff(c.symbol) for c in made.classes]
+        for form in made.quotient.order.values()
+    ]
     linear = np.array(forms, float)
     return linear @ np.diag(spread) @ linear.T
 
 
 def beside(made: Any, p: Any, found: Passage | str, level: float) -> float:
-    """What the scatter of entries about the means of their classes adds to the mean time at which
-    the loss falls to a level, in second order of their size. NaN where that is too large, and where
-    several directions grow as fast, or none.
+    """What the scatter of entries about the means of their classes adds to the mean
+    time at which the loss falls to a level, in second order of their size. NaN where
+    that is too large, and where several directions grow as fast, or none.
 
-    Where one direction grows, the mean over both of its signs, at amplitudes whose time is the mean
-    one: from student to student it differs in first order.
+    Where one direction grows, the mean over both of its signs, at amplitudes whose time
+    is the mean one: from student to student it differs in first order.
     """
     if isinstance(found, str) or found.many > 1:
         return np.nan
     starting = (random_starts.middle(made, p) + MEAN_LOG * found.along).T
-    (times,), _ = random_starts.Bulk(made.flow, p).crossings(starting.T, [level], MOST_BESIDE)
+    (times,), _ = random_starts.Bulk(made.flow, p).crossings(
+        starting.T, [level], MOST_BESIDE
+    )
     if not np.isfinite(times).all():
         return np.nan
     steps = [np.arange(round(2 * t / p.eta) + 2) for t in times]
-    paths = [minibatches.path(made, p, n, x) for n, x in zip(steps, starting, strict=True)]
+    paths = [
+        minibatches.path(made, p, n, x) for n, x in zip(steps, starting, strict=True)
+    ]
     return float(np.mean([along.crossing("loss", level)[1] for along in paths]))
 
 
 def _slow(bulk: Any, mean: np.ndarray, mixed: np.ndarray) -> str:
-    """Why nothing grows exponentially: the lowest power of small weights in their rates."""
-    x = np.linalg.cholesky(mixed + STILL * np.eye(len(mixed)))[:, -1:] + mixed.sum(1, keepdims=True)
+    """Why nothing grows exponentially: the lowest power of small weights in their
+    rates.
+    """
+    x = np.linalg.cholesky(mixed + STILL * np.eye(len(mixed)))[:, -1:] + mixed.sum(
+        1, keepdims=True
+    )
     x = SMALL * x / np.abs(x).max()
     sizes = [np.abs(bulk.rates(mean + k * x)).max() for k in (1, 2)]
     if not sizes[0] > 0:
@@ -212,9 +248,13 @@ def _slow(bulk: Any, mean: np.ndarray, mixed: np.ndarray) -> str:
     return f"nothing grows exponentially: times fall as the size of initial weights to the power {-power}"
 
 
-def _response(bulk: Any, mean: np.ndarray, mixed: np.ndarray, level: float, most: int) -> Passage:
+def _response(
+    bulk: Any, mean: np.ndarray, mixed: np.ndarray, level: float, most: int
+) -> Passage:
     steps = SMALL * np.eye(len(mean))
-    found, _ = bulk.crossings(np.hstack([mean, mean + steps, mean - steps]), [level], most)
+    found, _ = bulk.crossings(
+        np.hstack([mean, mean + steps, mean - steps]), [level], most
+    )
     first, up, down = np.split(found[0], [1, 1 + len(mean)])
     slope = (up - down) / (2 * SMALL)
     spread = math.sqrt(slope @ mixed @ slope)
@@ -222,12 +262,14 @@ def _response(bulk: Any, mean: np.ndarray, mixed: np.ndarray, level: float, most
     likely = (mixed @ slope / max(spread, STILL))[:, None] * z
     far, _ = bulk.crossings(mean + likely, [level], most)
     off = np.abs(far[0] - first - spread * z).max() / first[0]
-    return Passage(False, 0, float(first[0]), np.array([spread]), float(off), 2.0, 0 * mean)
+    return Passage(
+        False, 0, float(first[0]), np.array([spread]), float(off), 2.0, 0 * mean
+    )
 
 
 def outside(made: Any, p: Any) -> tuple[float, float] | None:
-    """Largest growth rates at the mean weights, within the classes and outside of them, from slopes
-    of all entries over all inputs; None where these are too many.
+    """Largest growth rates at the mean weights, within the classes and outside of them,
+    from slopes of all entries over all inputs; None where these are too many.
     """
     stated = made.statement
     rng = random_starts.keyed(SEED, random_starts.STREAM)
@@ -259,8 +301,14 @@ def outside(made: Any, p: Any) -> tuple[float, float] | None:
             hessian[i, j] = hessian[j, i] = change / (2 * SHIFT)
     number = np.concatenate([m.ravel() for m in members.values()])
     inside = np.array(
-        [(number == k) / math.sqrt((number == k).sum()) for k in range(len(made.classes))]
+        [
+            (number == k) / math.sqrt((number == k).sum())
+            for k in range(len(made.classes))
+        ]
     )
     rest = scipy.linalg.null_space(inside)
-    rates = [np.linalg.eigvalsh(-q.T @ hessian @ q).max(initial=-np.inf) for q in (inside.T, rest)]
+    rates = [
+        np.linalg.eigvalsh(-q.T @ hessian @ q).max(initial=-np.inf)
+        for q in (inside.T, rest)
+    ]
     return float(rates[0]), float(rates[1])

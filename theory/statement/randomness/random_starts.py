@@ -1,7 +1,8 @@
-"""Random initial weights: the mean of a class of entries starts at random, the flow does the rest.
+"""Random initial weights: the mean of a class of entries starts at random, the flow
+does the rest.
 
-How entries scatter about the mean of their class is left out: that shifts a single student's time
-in first order of their size, and quantiles of times in second order.
+How entries scatter about the mean of their class is left out: that shifts a single
+student's time in first order of their size, and quantiles of times in second order.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.numbers import numeric
+from theory.call.parameters import Allowed, ParameterError, number
 from theory.dynamics import prediction
 from theory.dynamics.optimisers import Optimiser
-from theory.call.parameters import Allowed, ParameterError, number
+from theory.numbers import numeric
+from theory.numbers.streams import keyed
 from theory.statement.evaluation import arrays
 from theory.statement.words.tree import Random, Weight, require
-from theory.numbers.streams import keyed
 
 STREAM = 4  # of a seed, beside those of teachers, inputs and weights of students
-EVENTS = {"t_10": 0.1, "t_50": 0.5, "t_90": 0.9}  # by name, share of the fall of the loss
+EVENTS = {
+    "t_10": 0.1,
+    "t_50": 0.5,
+    "t_90": 0.9,
+}  # by name, share of the fall of the loss
 PILOTS = 64  # draws that find how far the loss falls, and how long that takes
-PATIENCE = 4  # a run is long enough if the loss hardly falls over all but this part of it
+PATIENCE = (
+    4  # a run is long enough if the loss hardly falls over all but this part of it
+)
 SETTLED = 0.02  # part of the fall that is hardly any
 LONGEST = 200_000  # steps of a run that looks for its own end
 HALVINGS = 40  # of a step, to find where the loss crosses a level
@@ -58,32 +65,45 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
     return found
 
 
-def entries(law: Random, size: float, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    """Initial values of a weight, or of several: the last two axes are those of a matrix."""
+def entries(
+    law: Random, size: float, shape: Sequence[int], rng: np.random.Generator
+) -> np.ndarray:
+    """Initial values of a weight, or of several: the last two axes are those of a
+    matrix.
+    """
     if law.kind == "gaussian":
         return size * rng.normal(size=shape)
     if law.kind == "uniform":
         return rng.uniform(-size, size, shape)
     *several, rows, columns = shape
-    q, r = np.linalg.qr(rng.normal(size=(*several, max(rows, columns), min(rows, columns))))
+    q, r = np.linalg.qr(
+        rng.normal(size=(*several, max(rows, columns), min(rows, columns)))
+    )
     q = size * q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return q if rows >= columns else np.swapaxes(q, -2, -1)
 
 
 def variance(law: Random, size: float, shape: Sequence[int]) -> float:
-    """Variance of an entry; entries are uncorrelated, also those of an orthogonal matrix."""
-    return size**2 / {"gaussian": 1, "uniform": 3, "orthogonal": max(shape, default=1)}[law.kind]
+    """Variance of an entry; entries are uncorrelated, also those of an orthogonal
+    matrix.
+    """
+    return (
+        size**2
+        / {"gaussian": 1, "uniform": 3, "orthogonal": max(shape, default=1)}[law.kind]
+    )
 
 
 def variances(made: Any, p: Any) -> dict[Weight, float]:
     """Variance of the entries of every weight that starts at random; raises as `sizes`."""
     data, law = arrays.Data(p.as_dict()), laws(made)
-    return {w: variance(law[w], x, data.shape(w.sorts)) for w, x in sizes(made, p).items()}
+    return {
+        w: variance(law[w], x, data.shape(w.sorts)) for w, x in sizes(made, p).items()
+    }
 
 
 def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
-    """Draw initial values of the classes: the mean of n independent normal entries is normal, with
-    variance sigma^2 / n; of other laws whole weights are drawn.
+    """Draw initial values of the classes: the mean of n independent normal entries is
+    normal, with variance sigma^2 / n; of other laws whole weights are drawn.
 
     Parameters
     ----------
@@ -102,9 +122,13 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If no weight starts at random, the size of its entries has no value, or a class is empty.
+        If no weight starts at random, the size of its entries has no value, or a class
+        is empty.
     """
-    require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
+    require(
+        laws(made),
+        f"statement {made.statement.name}: no weight starts at random; {HOW}",
+    )
     draws = number("seeds", draws, Allowed(low=1, high=10**6), int)
     scope = made.flow.scope
     if broken := scope.applies(p):  # without entries there is no mean, whoever insists
@@ -118,7 +142,9 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     for w in made.statement.weights:
         classes = [(k, c) for k, c in enumerate(made.classes) if c.weight is w]
         if w not in given:
-            found |= {c.symbol.name: np.full(draws, data.scalar(w.mean)) for _, c in classes}
+            found |= {
+                c.symbol.name: np.full(draws, data.scalar(w.mean)) for _, c in classes
+            }
         elif w.start.kind == "gaussian":
             for k, c in classes:
                 scale = given[w] / math.sqrt((members[w] == k).sum())
@@ -130,7 +156,9 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
             drawn = [entries(w.start, given[w], (n, *shape), rng) for n in many]
             for k, c in classes:
                 here = members[w] == k
-                found[c.symbol.name] = np.concatenate([x[:, here].mean(1) for x in drawn])
+                found[c.symbol.name] = np.concatenate(
+                    [x[:, here].mean(1) for x in drawn]
+                )
     return xr.Dataset(
         {c.symbol.name: ("draw", found[c.symbol.name]) for c in made.classes},
         {"draw": range(draws)},
@@ -138,7 +166,9 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     )
 
 
-def means(made: Any, members: Mapping[Weight, np.ndarray], weights: Any) -> dict[str, Any]:
+def means(
+    made: Any, members: Mapping[Weight, np.ndarray], weights: Any
+) -> dict[str, Any]:
     """Means of all classes, of weights by entry, or of several with the entries behind."""
     return {
         c.symbol.name: weights[c.weight][..., members[c.weight] == k].mean(-1)
@@ -155,7 +185,8 @@ def ordered(made: Any, means: Mapping[Any, Any]) -> np.ndarray:
 
 
 class Bulk:
-    """Descent on a flow from many starts at once; states have shape ``(order parameters, draws)``.
+    """Descent on a flow from many starts at once; states have shape ``(order
+    parameters, draws)``.
 
     Parameters
     ----------
@@ -174,12 +205,17 @@ class Bulk:
         read = set().union(*(e.free_symbols for e in shown.values()))
         others = sorted(read - {*flow.state}, key=str)
         self._others = [float(numbers[s.name]) for s in others]
-        self._shown = {k: numeric.system([*flow.state, *others], [e]) for k, e in shown.items()}
+        self._shown = {
+            k: numeric.system([*flow.state, *others], [e]) for k, e in shown.items()
+        }
 
     def rates(self, x: np.ndarray) -> np.ndarray:
         """Rates of the order parameters."""
         return np.array(
-            [np.broadcast_to(r, x.shape[1:]) for r in self._rates(0.0, *x, *self._fixed)]
+            [
+                np.broadcast_to(r, x.shape[1:])
+                for r in self._rates(0.0, *x, *self._fixed)
+            ]
         )
 
     def shown(self, name: str, x: np.ndarray) -> np.ndarray:
@@ -208,17 +244,21 @@ class Bulk:
             x = self.step(x)
 
     def at(self, x: np.ndarray, steps: Any) -> dict[str, np.ndarray]:
-        """Order parameters and observables, of shape ``(draws, steps)``, after numbers of steps."""
+        """Order parameters and observables, of shape ``(draws, steps)``, after numbers
+        of steps.
+        """
         kept = {int(n) for n in steps}
         path = itertools.islice(self.steps(x), max(kept) + 1)
-        states = np.array([y for n, y in enumerate(path) if n in kept])  # in order, none twice
+        states = np.array(
+            [y for n, y in enumerate(path) if n in kept]
+        )  # in order, none twice
         along = np.moveaxis(states, 0, -1)[:, :, np.searchsorted(sorted(kept), steps)]
         named = {k.name: v for k, v in zip(self.flow.state, along, strict=True)}
         return named | {k: self.shown(k, along) for k in self._shown}
 
     def fall(self, x: np.ndarray, most: int | None) -> tuple[float, int]:
-        """Least loss at the end of a run, and its steps: as many as given, or until no draw's loss
-        has fallen by much for most of it.
+        """Least loss at the end of a run, and its steps: as many as given, or until no
+        draw's loss has fallen by much for most of it.
         """
         losses: list[np.ndarray] = []
         for n, y in enumerate(self.steps(x)):
@@ -228,17 +268,21 @@ class Bulk:
             if most is None and n >= 64 and n & (n - 1) == 0:
                 late = losses[n // PATIENCE] - losses[n]
                 fallen = losses[0].max() - losses[n].min()
-                if fallen > 1e-3 * abs(losses[0].max()) and (late < SETTLED * fallen).all():
+                if (
+                    fallen > 1e-3 * abs(losses[0].max())
+                    and (late < SETTLED * fallen).all()
+                ):
                     break
         return float(losses[-1].min()), n
 
     def crossings(
         self, x: np.ndarray, levels: Sequence[float], most: int
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Times at which the loss falls below levels, and observables after the last of these.
+        """Times at which the loss falls below levels, and observables after the last of
+        these.
 
-        Between steps the loss is a cubic through its neighbours, smooth from one to the next:
-        times are differentiable in the start.
+        Between steps the loss is a cubic through its neighbours, smooth from one to the
+        next: times are differentiable in the start.
 
         Parameters
         ----------
@@ -285,20 +329,29 @@ def falling(begun: float, floor: float) -> list[float]:
 
 
 def _crossed(losses: Sequence[np.ndarray], level: float) -> np.ndarray:
-    """Where between the second and third of four equidistant values a cubic crosses a level."""
+    """Where between the second and third of four equidistant values a cubic crosses a
+    level.
+    """
     a, b, c, d = losses
     low, high = np.zeros_like(b), np.ones_like(b)
     for _ in range(HALVINGS):
         s = (low + high) / 2
-        value = b + s * ((c - a) + s * (2 * a - 5 * b + 4 * c - d + s * (3 * (b - c) + d - a))) / 2
+        value = (
+            b
+            + s
+            * ((c - a) + s * (2 * a - 5 * b + 4 * c - d + s * (3 * (b - c) + d - a)))
+            / 2
+        )
         low = np.where(value > level, s, low)
         high = np.where(value > level, high, s)
     return (low + high) / 2
 
 
-def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = None) -> xr.Dataset:
-    """Emergence times of drawn starts: when the loss has done a tenth, half and nine tenths of its
-    fall, from that of the mean weights to the least that is reached.
+def times(
+    made: Any, p: Any, draws: int, seed: int = 0, until: float | None = None
+) -> xr.Dataset:
+    """Emergence times of drawn starts: when the loss has done a tenth, half and nine
+    tenths of its fall, from that of the mean weights to the least that is reached.
 
     Parameters
     ----------
@@ -313,8 +366,9 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
     Returns
     -------
     Dataset
-        ``t_10``, ``t_50`` and ``t_90`` over ``draw``, infinite where the loss is not reached within
-        the run (``run``, an attribute); the observables once ``t_90`` has passed.
+        ``t_10``, ``t_50`` and ``t_90`` over ``draw``, infinite where the loss is not
+        reached within the run (``run``, an attribute); the observables once ``t_90``
+        has passed.
 
     Raises
     ------
@@ -335,7 +389,10 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
         name: ("draw", values, {"long_name": f"loss below {level:.4g}"})
         for name, values, level in zip(EVENTS, found, levels, strict=True)
     }
-    data |= {k: ("draw", v, {"long_name": f"{k} once t_90 has passed"}) for k, v in ends.items()}
+    data |= {
+        k: ("draw", v, {"long_name": f"{k} once t_90 has passed"})
+        for k, v in ends.items()
+    }
     return xr.Dataset(
         data,
         {"draw": range(draws)},
@@ -358,14 +415,12 @@ def followed(
     Raises
     ------
     ParameterError
-        If there are neither runs nor seeds, the runs lack their start, their optimiser is not plain
-        descent, or as `theory.dynamics.prediction.clock` and `starts`.
+        If there are neither runs nor seeds, the runs lack their start, their optimiser
+        is not plain descent, or as `theory.dynamics.prediction.clock` and `starts`.
     """
     names = [x.name for x in made.flow.state]
     if runs is None:
-        said = (
-            "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for trained students"
-        )
+        said = "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for trained students"
         require(seeds is not None, said)
         label, numbers = "draw", list(range(seeds or 0))
         x = ordered(made, starts(made, p, seeds or 0))
@@ -373,9 +428,15 @@ def followed(
         require(seeds is None, f"seeds = {seeds}: not together with runs")
         prediction.check_runs(p, runs, [*names, "t", "step"])
         plain = prediction.optimiser(runs) in (None, Optimiser())
-        require(plain, "runs: weights that start at random are followed under plain descent alone")
+        require(
+            plain,
+            "runs: weights that start at random are followed under plain descent alone",
+        )
         first = runs.isel(t=0)
-        require(int(first.step) == 0, "runs: must begin with step 0, the start of every student")
+        require(
+            int(first.step) == 0,
+            "runs: must begin with step 0, the start of every student",
+        )
         label = "seed"
         numbers = np.atleast_1d(runs.seed.values).tolist()
         x = np.array([np.atleast_1d(first[name].values) for name in names], float)
@@ -386,11 +447,17 @@ def followed(
         {label: numbers, "t": times, "step": ("t", steps)},
         {"kind": "theory", "flow": made.flow.name, "reference": made.reference},
     )
-    curve.attrs |= {"status": "leading order", "assumptions": ASSUMED, "parameters": p.as_json()}
+    curve.attrs |= {
+        "status": "leading order",
+        "assumptions": ASSUMED,
+        "parameters": p.as_json(),
+    }
     return p.timed(curve)
 
 
 def middle(made: Any, p: Any) -> np.ndarray:
     """Order parameters at the mean of the start, shape ``(order parameters, 1)``."""
     data = arrays.Data(p.as_dict())
-    return ordered(made, {c.symbol.name: data.scalar(c.weight.mean) for c in made.classes})[:, None]
+    return ordered(
+        made, {c.symbol.name: data.scalar(c.weight.mean) for c in made.classes}
+    )[:, None]

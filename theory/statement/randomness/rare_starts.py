@@ -1,5 +1,5 @@
-"""Shares of starts that end in a rare way, by importance sampling: draws are moved to where the
-rare ones were, and counted by their density.
+"""Shares of starts that end in a rare way, by importance sampling: draws are moved to
+where the rare ones were, and counted by their density.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import scipy.stats
 import xarray as xr
 
-from theory.statement.randomness import passage, random_starts
 from theory.numbers.streams import keyed
+from theory.statement.randomness import passage, random_starts
 
 RARE = 100  # fewer of the drawn starts than this: their share is sampled anew
 DRAWS = 10_000  # of a round
@@ -23,7 +23,11 @@ STREAM = 5  # of a seed
 
 
 def share(
-    made: Any, p: Any, drawn: xr.Dataset, happens: Callable[[Any], np.ndarray], seed: int = 0
+    made: Any,
+    p: Any,
+    drawn: xr.Dataset,
+    happens: Callable[[Any], np.ndarray],
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Share of starts at which something happens, and its standard error.
 
@@ -33,8 +37,8 @@ def share(
         At sizes, if sums have to be written out.
     p : Parameters
     drawn : Dataset
-        Times of drawn starts (`theory.statement.randomness.random_starts.times`), whose levels of the loss and length
-        of run are taken over.
+        Times of drawn starts (`theory.statement.randomness.random_starts.times`), whose
+        levels of the loss and length of run are taken over.
     happens : callable
         Of such times and observables, whether it does, per start.
     seed : int
@@ -54,13 +58,17 @@ def share(
     steps = round(drawn.attrs["run"] / p.eta)
     middle = random_starts.middle(made, p)
     sizes, axes = np.linalg.eigh(passage.covariance(made, p))
-    root = (axes * np.sqrt(np.maximum(sizes, 0)))[:, sizes > sizes.max() * passage.STILL]
+    root = (axes * np.sqrt(np.maximum(sizes, 0)))[
+        :, sizes > sizes.max() * passage.STILL
+    ]
     z = rng.normal(size=(DRAWS, root.shape[1]))
     normal = scipy.stats.multivariate_normal(np.zeros(root.shape[1]))
     weight = np.ones(DRAWS)
     for left in reversed(range(ROUNDS)):
         times, ends = bulk.crossings(middle + root @ z.T, levels, steps)
-        hits = happens(dict(zip(random_starts.EVENTS, times, strict=True)) | ends) * weight
+        hits = (
+            happens(dict(zip(random_starts.EVENTS, times, strict=True)) | ends) * weight
+        )
         if not hits.any():
             return plain
         if not left:
@@ -68,8 +76,12 @@ def share(
         # the fewer hits, the more of the law that they were drawn from
         known = hits.sum() ** 2 / (hits**2).sum()
         spread = np.atleast_2d(np.cov(z.T, aweights=hits, ddof=0))
-        spread = (1 + 2 * z.shape[1] / known) * spread + np.eye(z.shape[1]) / (known + 1) ** 2
-        moved = scipy.stats.multivariate_t(np.average(z, axis=0, weights=hits), spread, df=TAILS)
+        spread = (1 + 2 * z.shape[1] / known) * spread + np.eye(z.shape[1]) / (
+            known + 1
+        ) ** 2
+        moved = scipy.stats.multivariate_t(
+            np.average(z, axis=0, weights=hits), spread, df=TAILS
+        )
         away = rng.random(DRAWS) > OWN
         z = np.where(
             away[:, None],

@@ -1,5 +1,6 @@
-"""Second moments of all entries along descent, step by step: what `theory.statement.randomness.fluctuations`
-derives, as numbers that are compared with listed inputs before they are used.
+"""Second moments of all entries along descent, step by step: what
+`theory.statement.randomness.fluctuations` derives, as numbers that are compared with
+listed inputs before they are used.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 import sympy as sp
 
 from theory.numbers import numeric
-from theory.statement.evaluation import arrays, wick
 from theory.statement.derivation import check, symmetry
+from theory.statement.evaluation import arrays, wick
 from theory.statement.randomness.fluctuations import Moments
 from theory.statement.words.tree import require
 
@@ -25,7 +26,8 @@ AGREE = 1e-8  # of that difference, of fourth order
 
 
 class Recursion:
-    """Second moments of all entries and the shifts of class means that they cause, step by step.
+    """Second moments of all entries and the shifts of class means that they cause, step
+    by step.
 
     Parameters
     ----------
@@ -38,8 +40,8 @@ class Recursion:
     Attributes
     ----------
     values, bias : array, shape (classes,)
-        Of descent on all inputs from the mean of the start, and what is added to the mean over
-        students.
+        Of descent on all inputs from the mean of the start, and what is added to the
+        mean over students.
     moments : array, shape (orbits,)
         Covariance of two entries.
     """
@@ -60,7 +62,9 @@ class Recursion:
         self._evaluate = numeric.system([c.symbol for c in made.classes], written)
         places = [{o.symbol: n for n, o in enumerate(found.orbits)}] * 3
         classes = {c.symbol: n for n, c in enumerate(found.made.classes)}
-        self.ends = tuple(np.array([[classes[x] for x in o.ends] for o in found.orbits]).T)
+        self.ends = tuple(
+            np.array([[classes[x] for x in o.ends] for o in found.orbits]).T
+        )
         self.sizes, self.pairs = (
             count([x.size for x in of]) for of in (made.classes, found.orbits)
         )
@@ -70,13 +74,20 @@ class Recursion:
         self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
         self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]
         self.values = count([c.weight.mean for c in made.classes])
-        self.bias, self.moments = np.zeros(len(self.sizes)), count([o.start for o in found.orbits])
+        self.bias, self.moments = (
+            np.zeros(len(self.sizes)),
+            count([o.start for o in found.orbits]),
+        )
 
     def from_means(self) -> None:
-        """Start from known class means: leave out how they scatter, before the first step."""
+        """Start from known class means: leave out how they scatter, before the first
+        step.
+        """
         one, two = self.ends
         inside = one == two
-        whole = np.bincount(one[inside], (self.pairs * self.moments)[inside], len(self.sizes))
+        whole = np.bincount(
+            one[inside], (self.pairs * self.moments)[inside], len(self.sizes)
+        )
         self.moments = self.moments - inside * (whole / self.sizes**2)[one]
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -88,7 +99,9 @@ class Recursion:
         """Evaluate rates, curvature and noise, and their slopes along all classes."""
         shape = len(self.values), len(self.values) + 1
         with np.errstate(all="ignore"):  # of states that diverge, or empty orbits
-            found = self._evaluate(*(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1)))
+            found = self._evaluate(
+                *(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1))
+            )
         table = np.array([np.broadcast_to(x, shape[1]) for x in found])
         values = table[:, 0].real
         slopes = table[:, 1:].imag / abs(symmetry.STEP)
@@ -110,8 +123,9 @@ class Recursion:
         self.values = self.values + eta * self.rates
 
     def state(self, order: np.ndarray) -> np.ndarray:
-        """Order parameters, loss and observables: values, bias, standard deviation, and that which
-        noise gives them per step of a batch of one input and learning rate one.
+        """Order parameters, loss and observables: values, bias, standard deviation, and
+        that which noise gives them per step of a batch of one input and learning rate
+        one.
         """
         slopes = np.vstack([order, self.slopes])
         shift = slopes @ self.bias
@@ -128,8 +142,12 @@ class Recursion:
         return np.array([values, shift, spread(self.moments), spread(self.noise)])
 
 
-def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tuple[Any, Any]]:
-    """Quadratic forms of a random direction of all entries, over orbits and over listed inputs."""
+def compared(
+    found: Moments, data: arrays.Data, seed: int = 0
+) -> dict[str, tuple[Any, Any]]:
+    """Quadratic forms of a random direction of all entries, over orbits and over listed
+    inputs.
+    """
     made = check.written(found.made)
     told = check.predicted(made, data, seed)
     rng = np.random.default_rng(seed)
@@ -147,12 +165,16 @@ def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tupl
     u = np.concatenate([x.ravel() for x in along.values()])
 
     def slopes(tree: Any, shift: float) -> np.ndarray:
-        moved = {w: x + (shift + symmetry.STEP) * along[w] for w, x in told.weights.items()}
+        moved = {
+            w: x + (shift + symmetry.STEP) * along[w] for w, x in told.weights.items()
+        }
         each = arrays.Evaluation(data, moved).value(tree)
         return np.imag(each) / abs(symmetry.STEP) * np.ones_like(data.chances)
 
     sides = {}
-    for (name, tree), curved in zip(made.statement.trees.items(), here.curved, strict=True):
+    for (name, tree), curved in zip(
+        made.statement.trees.items(), here.curved, strict=True
+    ):
         rise = [slopes(tree, k * SHIFT) - slopes(tree, -k * SHIFT) for k in (1, 2)]
         second = data.chances @ (8 * rise[0] - rise[1]) / (12 * SHIFT)
         sides[f"curvature of {name}"] = u @ (curved / here.some)[of_pair] @ u, second
@@ -174,9 +196,15 @@ def confirmed(found: Moments) -> Moments:
     """
     stated = found.made.statement
     many = check.TEACHERS if any(f.kept for f in stated.functions) else check.SIZES
-    for n, data in enumerate(itertools.islice(check.listed(check.written(found.made)), many)):
+    for n, data in enumerate(
+        itertools.islice(check.listed(check.written(found.made)), many)
+    ):
         for what, (one, two) in compared(found, data, n).items():
             close = abs(one - two) < AGREE * max(abs(one), abs(two), symmetry.SMALL)
-            said = f"{what} over orbits of pairs is {one:.6g}, over all entries {two:.6g}"
-            require(close, f"statement {stated.name}: fluctuations: {said}; train students")
+            said = (
+                f"{what} over orbits of pairs is {one:.6g}, over all entries {two:.6g}"
+            )
+            require(
+                close, f"statement {stated.name}: fluctuations: {said}; train students"
+            )
     return found

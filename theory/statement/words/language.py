@@ -7,13 +7,28 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
 from theory.call.parameters import ParameterError
-from theory.statement.words.tree import Function, Gauss, Index, Node, Random, Sort, Spectrum, Term, Weight, fits, node, require
+from theory.statement.words.tree import (
+    Function,
+    Gauss,
+    Index,
+    Node,
+    Random,
+    Sort,
+    Spectrum,
+    Term,
+    Weight,
+    fits,
+    node,
+    require,
+)
+from theory.symbols import notation
 
 
 def sizes(names: str) -> Any:
-    """Symbols of sizes, positive whole numbers: ``S, R = sizes("S R")``; one name gives one."""
+    """Symbols of sizes, positive whole numbers: ``S, R = sizes("S R")``; one name gives
+    one.
+    """
     made = tuple(notation.symbol(n, integer=True, positive=True) for n in names.split())
     return made[0] if len(made) == 1 else made
 
@@ -29,7 +44,12 @@ def spectrum(name: str) -> Spectrum:
 
 
 def sort(
-    name: str, size: Any, *, of: Sort | None = None, ordered: bool = False, vector: bool = False
+    name: str,
+    size: Any,
+    *,
+    of: Sort | None = None,
+    ordered: bool = False,
+    vector: bool = False,
 ) -> Sort:
     """Make an index set.
 
@@ -40,10 +60,11 @@ def sort(
     size : int or Expr
         How many there are (per element of ``of``, if given).
     of : Sort, optional
-        There is a set of its own for every element of this sort; elements of different ones cannot
-        be compared.
+        There is a set of its own for every element of this sort; elements of different
+        ones cannot be compared.
     ordered : bool
-        Positions, from 1 to ``size``: only these can be masked, and no weight depends on them.
+        Positions, from 1 to ``size``: only these can be masked, and no weight depends
+        on them.
     vector : bool
         Directions of a vector space whose rotations are symmetries.
 
@@ -56,14 +77,22 @@ def sort(
     whole = made.is_integer and not made.is_nonpositive
     require(whole, f"sort {name}: size = {size}: must be a positive whole number")
     one = ordered + vector + (of is not None) < 2
-    require(one, f"sort {name}: must be at most one of ordered=True, vector=True and of=SORT")
+    require(
+        one,
+        f"sort {name}: must be at most one of ordered=True, vector=True and of=SORT",
+    )
     return Sort(name, made, of, ordered, vector)
 
 
 def teacher(
-    name: str, args: Sequence[Sort], to: Sort, *, injective: bool | Sequence[Sort] = False
+    name: str,
+    args: Sequence[Sort],
+    to: Sort,
+    *,
+    injective: bool | Sequence[Sort] = False,
 ) -> Function:
-    """Make a known function of indices, the same for all inputs; balanced: all values as often.
+    """Make a known function of indices, the same for all inputs; balanced: all values
+    as often.
 
     Parameters
     ----------
@@ -74,10 +103,11 @@ def teacher(
     to : Sort
         Sort of its values.
     injective : bool or sequence of Sort
-        The arguments in which it is one-to-one while the others are held: all (True), or those of
-        these sorts. ``injective=(state,)`` makes a permutation for every other argument. With
-        all of two arguments it is a Latin square: every row and every column takes a value at most
-        once, and the square is that of addition modulo the size, with all labels permuted.
+        The arguments in which it is one-to-one while the others are held: all (True),
+        or those of these sorts. ``injective=(state,)`` makes a permutation for every
+        other argument. With all of two arguments it is a Latin square: every row and
+        every column takes a value at most once, and the square is that of addition
+        modulo the size, with all labels permuted.
 
     Raises
     ------
@@ -88,25 +118,33 @@ def teacher(
 
 
 def sample(
-    name: str, args: Sequence[Sort], to: Sort, *, injective: bool | str | Sequence[Sort] = False
+    name: str,
+    args: Sequence[Sort],
+    to: Sort,
+    *,
+    injective: bool | str | Sequence[Sort] = False,
 ) -> Function:
-    """Make a function of indices that is drawn anew for every input: a token at a place.
+    """Make a function of indices that is drawn anew for every input: a token at a
+    place.
 
-    Parameters are those of `teacher`. Values are independent and uniform; with ``injective`` they
-    are distinct; with ``injective="leading order"`` they are independent, but so many to choose
-    from that they are taken to be distinct.
+    Parameters are those of `teacher`. Values are independent and uniform; with
+    ``injective`` they are distinct; with ``injective="leading order"`` they are
+    independent, but so many to choose from that they are taken to be distinct.
     """
     leading = injective == "leading order"
     known = leading or not isinstance(injective, str)
-    said = (
-        f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
-    )
+    said = f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
     require(known, said)
     return _function(name, args, to, False, True if leading else injective, leading)
 
 
 def _function(
-    name: str, args: Sequence[Sort], to: Sort, kept: bool, injective: Any, leading: bool = False
+    name: str,
+    args: Sequence[Sort],
+    to: Sort,
+    kept: bool,
+    injective: Any,
+    leading: bool = False,
 ) -> Function:
     what = f"{'teacher' if kept else 'sample'} {name}"
     sorts = (args,) if isinstance(args, Sort) else tuple(args)
@@ -128,7 +166,8 @@ def _function(
 
 
 def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
-    """Make a trained array with an axis per sort; without sorts it is one number, ``w[()]``.
+    """Make a trained array with an axis per sort; without sorts it is one number,
+    ``w[()]``.
 
     Parameters
     ----------
@@ -140,8 +179,8 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
     Raises
     ------
     ParameterError
-        If an axis is no sort, or an ordered one: entries at absolute positions have no symmetry;
-        or the start is neither.
+        If an axis is no sort, or an ordered one: entries at absolute positions have no
+        symmetry; or the start is neither.
     """
     for s in sorts:
         require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
@@ -149,7 +188,9 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
         require(not s.ordered, f"{said}; without ordered=True places are exchangeable")
     if isinstance(start, Random):
         matrix = start.kind != "orthogonal" or len(sorts) == 2
-        require(matrix, f"weight {name}: start = {start}: only a matrix can be orthogonal")
+        require(
+            matrix, f"weight {name}: start = {start}: only a matrix can be orthogonal"
+        )
         return Weight(name, sorts, start)
     try:
         return Weight(name, sorts, sp.sympify(start, strict=True))
@@ -161,8 +202,8 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
 
 
 def gaussian(sigma: Any) -> Random:
-    """Start of a weight: entries independent, normal, of mean zero and standard deviation
-    ``sigma``, a number or `number`.
+    """Start of a weight: entries independent, normal, of mean zero and standard
+    deviation ``sigma``, a number or `number`.
     """
     return _random("gaussian", sigma)
 
@@ -173,8 +214,8 @@ def uniform(width: Any) -> Random:
 
 
 def orthogonal(scale: Any = 1) -> Random:
-    """Start of a weight: a matrix with orthogonal rows or columns of length ``scale``, all
-    directions as likely.
+    """Start of a weight: a matrix with orthogonal rows or columns of length ``scale``,
+    all directions as likely.
     """
     return _random("orthogonal", scale)
 
@@ -187,12 +228,20 @@ def _random(kind: str, size: Any) -> Random:
 
 
 def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:
-    """Make Gaussian data whose last sort is a vector; ``var`` is a number or a `spectrum`."""
+    """Make Gaussian data whose last sort is a vector; ``var`` is a number or a
+    `spectrum`.
+    """
     vectors = [isinstance(s, Sort) and s.vector for s in sorts]
-    last = sorts and vectors == [s is sorts[-1] for s in sorts] and all(map(_is_sort, sorts))
+    last = (
+        sorts
+        and vectors == [s is sorts[-1] for s in sorts]
+        and all(map(_is_sort, sorts))
+    )
     said = "its last sort, and no other, must be a vector: sort(..., vector=True)"
     require(last, f"gauss {name}: {said}")
-    return Gauss(name, sorts, var if isinstance(var, Spectrum) else sp.sympify(var, strict=True))
+    return Gauss(
+        name, sorts, var if isinstance(var, Spectrum) else sp.sympify(var, strict=True)
+    )
 
 
 def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
@@ -226,7 +275,11 @@ def _is_sort(s: Any) -> bool:
 
 def _parent(what: str, sort: Sort, of: Term | None) -> Term | None:
     fit = of is None if sort.of is None else isinstance(of, Term) and of.sort is sort.of
-    wanted = "belongs to none" if sort.of is None else f"must be the {sort.of} that it belongs to"
+    wanted = (
+        "belongs to none"
+        if sort.of is None
+        else f"must be the {sort.of} that it belongs to"
+    )
     require(fit, f"{what}: of = {of!r}: {wanted}")
     return of
 
@@ -263,9 +316,11 @@ def total(
     body : callable
         Takes an index per sort.
     *sorts : Sort
-        A sort that belongs to another one comes after it, unless ``of`` names the element.
+        A sort that belongs to another one comes after it, unless ``of`` names the
+        element.
     below, upto : Term
-        Of an ordered sort, the first position that is left out, or the last one that is not.
+        Of an ordered sort, the first position that is left out, or the last one that is
+        not.
 
     Raises
     ------
@@ -279,7 +334,10 @@ def total(
         parent = above[-1] if above else (None if s.of is None else of)
         indices.append(Index(s, _parent(f"total over {s}", s, parent), bound=True))
     end = upto if below is None else below
-    require(sorts and None in (below, upto), "total: needs a sort, and one of below and upto")
+    require(
+        sorts and None in (below, upto),
+        "total: needs a sort, and one of below and upto",
+    )
     if end is not None:
         masked = len(sorts) == 1 and sorts[0].ordered
         require(masked, f"total over {sorts[0]}: only one ordered sort can be masked")
@@ -293,7 +351,8 @@ def total(
 def cross_entropy(
     logit: Callable[..., Any], *, over: Any, target: Any, of: Term | None = None
 ) -> Node:
-    """Minus the logarithm of the softmax of ``logit`` at ``target``, over all of ``over``.
+    """Minus the logarithm of the softmax of ``logit`` at ``target``, over all of
+    ``over``.
 
     ``over`` is a sort or a tuple of sorts, ``target`` a term or as many terms.
     """

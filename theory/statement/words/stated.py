@@ -1,4 +1,6 @@
-"""A statement: the loss of one input, and all sorts, draws, functions and weights in it."""
+"""A statement: the loss of one input, and all sorts, draws, functions and weights in
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,20 @@ import sympy as sp
 
 from theory.call.parameters import BaseParameters
 from theory.call.scope import Limit, Scope, only
-from theory.statement.words.tree import Array, Function, Gauss, Index, Node, Sort, Weight, node, reached, require, subterms, walk
+from theory.statement.words.tree import (
+    Array,
+    Function,
+    Gauss,
+    Index,
+    Node,
+    Sort,
+    Weight,
+    node,
+    reached,
+    require,
+    subterms,
+    walk,
+)
 
 VERSION = 1  # of the language
 UNNAMED = "statement"
@@ -29,7 +44,8 @@ class Statement:
     Attributes
     ----------
     loss : Node
-        Loss of one input; the population loss is its mean over draws, samples and Gaussian data.
+        Loss of one input; the population loss is its mean over draws, samples and
+        Gaussian data.
     name, title : str
         What the model is called.
     paper : str
@@ -37,7 +53,8 @@ class Statement:
     observables : mapping of str to Node
         Further numbers whose means are carried along.
     closure : str, optional
-        ``"mean logits"``: teachers are averaged over, exponents replaced by their means.
+        ``"mean logits"``: teachers are averaged over, exponents replaced by their
+        means.
     version : int
         Version of the language that it was written in.
     values : mapping of str to number
@@ -90,11 +107,18 @@ class Statement:
         ParameterError
             Naming the sort or function, and what is wrong.
         """
-        known = {s: numbers[s.name] for s in self.symbols if numbers.get(s.name) is not None}
+        known = {
+            s: numbers[s.name] for s in self.symbols if numbers.get(s.name) is not None
+        }
         given = [s for s in self.sorts if s.size.free_symbols <= known.keys()]
-        size = {s: int(known[s.size] if s.size in known else s.size.subs(known)) for s in given}
+        size = {
+            s: int(known[s.size] if s.size in known else s.size.subs(known))
+            for s in given
+        }
         for s, n in size.items():
-            of = ", ".join(f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str))
+            of = ", ".join(
+                f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str)
+            )
             prefix = "" if s.size.is_Symbol else f"{of}: "
             require(n >= 1, f"sort {s}: {prefix}{s.size} = {n}: must be at least 1")
         for f in self.functions:
@@ -138,9 +162,11 @@ def statement(
     observables : mapping, optional
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
-        Average over teachers, exponents replaced by their means: how logits scatter is neglected.
+        Average over teachers, exponents replaced by their means: how logits scatter is
+        neglected.
     values : mapping, optional
-        Numbers for sizes and numbers that commands start from, by name; a list for a spectrum.
+        Numbers for sizes and numbers that commands start from, by name; a list for a
+        spectrum.
     bounds : mapping, optional
         Least and largest value of numbers, by name: others are refused.
     version : int
@@ -149,12 +175,14 @@ def statement(
     Raises
     ------
     ParameterError
-        Naming the place, if the loss is no number, reads no weight, or an index is used outside of
-        the sum that it belongs to.
+        Naming the place, if the loss is no number, reads no weight, or an index is used
+        outside of the sum that it belongs to.
     """
     what = f"statement {name}"
     require(version == VERSION, f"{what}: version = {version}: must be {VERSION}")
-    require(closure in CLOSURES, f"{what}: closure = {closure!r}: must be 'mean logits'")
+    require(
+        closure in CLOSURES, f"{what}: closure = {closure!r}: must be 'mean logits'"
+    )
     trees = {k: node(v) for k, v in {"loss": loss, **(observables or {})}.items()}
     for label, tree in trees.items():
         _closed(f"{what}: {label}", tree, frozenset())
@@ -166,19 +194,29 @@ def statement(
         tuple(x for x in things if isinstance(x, kind)) for kind in kinds
     )
     symbols: set[sp.Symbol] = set().union(*(x.free_symbols for x in numbers))
-    for kind, declared in {"weight": weights, "sort": sorts, "function": functions}.items():
+    for kind, declared in {
+        "weight": weights,
+        "sort": sorts,
+        "function": functions,
+    }.items():
         names = [x.name for x in declared]
         twice = sorted(n for n in names if names.count(n) > 1)
-        require(not twice, f"{what}: two of its {kind}s are called {''.join(twice[:1])}")
+        require(
+            not twice, f"{what}: two of its {kind}s are called {''.join(twice[:1])}"
+        )
     taken = {s.name for s in symbols} | RESERVED
     for w in (w.name for w in weights):
         require(w.isidentifier(), f"{what}: weight {w!r}: must be a name")
-        require(w not in taken, f"{what}: weight {w}: its name is that of something else")
+        require(
+            w not in taken, f"{what}: weight {w}: its name is that of something else"
+        )
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
     for s in (s for s in symbols if s.is_integer):
         said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
         real = f"a real number is number({s.name!r})"
-        require((values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}")
+        require(
+            (values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}"
+        )
     bounded = {s.name for s in symbols if not s.is_integer}
     for key in bounds or {}:
         said = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
@@ -207,7 +245,10 @@ def _closed(what: str, tree: Node, bound: frozenset[Index]) -> None:
     """Refuse a summed index outside of its sum."""
     inside = bound | {tree.of} if tree.kind == "total" else bound
     for i in (i for t in tree.terms for i in subterms(t) if isinstance(i, Index)):
-        require(not i.bound or i in inside, f"{what}: index {i!r} is used outside of its sum")
+        require(
+            not i.bound or i in inside,
+            f"{what}: index {i!r} is used outside of its sum",
+        )
     for child in tree.parts:
         _closed(what, child, inside)
 
@@ -259,7 +300,9 @@ def scope_of(
     filled: Sequence[Limit] = (),
     kind: Callable[[], type[BaseParameters]] | None = None,
 ) -> Scope:
-    """Which students the flow of a statement describes, derived at some sizes or at any."""
+    """Which students the flow of a statement describes, derived at some sizes or at
+    any.
+    """
     free = ("eta", "steps", "eval_every", "batch_size")
     return Scope(
         f"the flow of {of.name}",

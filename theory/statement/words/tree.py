@@ -12,8 +12,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory.symbols import notation
 from theory.call.parameters import ParameterError, shown
+from theory.symbols import notation
 
 _count = itertools.count()
 
@@ -37,14 +37,16 @@ class Spectrum:
 
 
 class Unordered:
-    """What can be equal, and not less or more; all that Python's operators cannot do with it is
-    refused.
+    """What can be equal, and not less or more; all that Python's operators cannot do
+    with it is refused.
     """
 
     USE = "takes part in sums, products, quotients, powers, exp and log, and in nothing else"
 
     def __lt__(self, other: Any) -> Any:
-        require(False, f"{self!r}: cannot be less or more than something; eq(i, j) compares")
+        require(
+            False, f"{self!r}: cannot be less or more than something; eq(i, j) compares"
+        )
 
     __le__ = __gt__ = __ge__ = __lt__
 
@@ -61,7 +63,9 @@ for _name in ("neg", "pos", "abs", "float", "int", "index", "iter", "getitem"):
 
 @dataclass(frozen=True, eq=False)
 class Sort(Unordered):
-    """An index set; all its permutations are symmetries of the data law (O(D), if ``vector``)."""
+    """An index set; all its permutations are symmetries of the data law (O(D), if
+    ``vector``).
+    """
 
     name: str
     size: sp.Expr
@@ -76,7 +80,9 @@ class Sort(Unordered):
 
 
 class Term(Unordered):
-    """What names an element of a sort: a drawn index, one summed over, a function's value."""
+    """What names an element of a sort: a drawn index, one summed over, a function's
+    value.
+    """
 
     USE = (
         "is an index, with which nothing is computed; arrays, samples and teachers are read at it, "
@@ -90,7 +96,8 @@ class Term(Unordered):
 
 @dataclass(frozen=True, eq=False)
 class Index(Term):
-    """An element drawn at random, summed over (``bound``), or at a known ``place`` from 1.
+    """An element drawn at random, summed over (``bound``), or at a known ``place`` from
+    1.
 
     ``copied`` is the index of the sum that this one's sum is a copy of.
     """
@@ -110,13 +117,16 @@ class Index(Term):
         return (*self.distinct, *(() if self.parent is None else (self.parent,)))
 
     def __repr__(self) -> str:
-        return (self.label or self.sort.name) + ("" if self.place is None else f" {self.place}")
+        return (self.label or self.sort.name) + (
+            "" if self.place is None else f" {self.place}"
+        )
 
 
 @dataclass(frozen=True)
 class Value(Term):
-    """Value of a function; or, with ``solved``, its argument there, which may not exist: the last
-    of ``arguments`` is then the value, the others are the function's others.
+    """Value of a function; or, with ``solved``, its argument there, which may not
+    exist: the last of ``arguments`` is then the value, the others are the function's
+    others.
     """
 
     function: Function
@@ -131,11 +141,17 @@ class Value(Term):
     @property
     def sort(self) -> Sort:  # type: ignore[override]
         """Sort of the value, or of the argument."""
-        return self.function.to if self.solved is None else self.function.sorts[self.solved]
+        return (
+            self.function.to
+            if self.solved is None
+            else self.function.sorts[self.solved]
+        )
 
     @property
     def parent(self) -> Term | None:  # type: ignore[override]
-        """The last argument whose set the value lies in, if its sort has one per element."""
+        """The last argument whose set the value lies in, if its sort has one per
+        element.
+        """
         above = [t for t in self.arguments if t.sort is self.sort.of]
         return above[-1] if above else None
 
@@ -154,12 +170,14 @@ def _line() -> int:
 
 @dataclass(frozen=True, eq=False)
 class Function(Unordered):
-    """An index-valued function: a teacher is ``kept``, a sample is drawn anew for every input.
+    """An index-valued function: a teacher is ``kept``, a sample is drawn anew for every
+    input.
 
-    ``injective`` holds the places of arguments in which it is one-to-one, the others held;
-    ``leading`` says that this holds to leading order only, as values are drawn independently.
-    A teacher from a sort into itself (a permutation, as all values are equally frequent) that is
-    applied again is a permutation of its own, made of its ``parts``, outermost first.
+    ``injective`` holds the places of arguments in which it is one-to-one, the others
+    held; ``leading`` says that this holds to leading order only, as values are drawn
+    independently. A teacher from a sort into itself (a permutation, as all values are
+    equally frequent) that is applied again is a permutation of its own, made of its
+    ``parts``, outermost first.
     """
 
     name: str
@@ -209,7 +227,9 @@ def composed(f: Function, g: Function) -> Function:
 
 def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
     """Refuse terms that do not fit the places of ``what``."""
-    wanted = f"takes {len(sorts)} indices ({', '.join(map(repr, sorts))}), got {len(terms)}"
+    wanted = (
+        f"takes {len(sorts)} indices ({', '.join(map(repr, sorts))}), got {len(terms)}"
+    )
     require(len(sorts) == len(terms), f"{what}: {wanted}")
     for k, (s, t) in enumerate(zip(sorts, terms, strict=True)):
         said = f"{what}: index {k + 1} = {t!r}"
@@ -248,8 +268,8 @@ class Array(Unordered):
 
 @dataclass(frozen=True)
 class Random:
-    """A law of entries at the start, around zero: ``gaussian`` of a standard deviation, ``uniform``
-    up to a width, or ``orthogonal``, of a scale; all of this ``size``.
+    """A law of entries at the start, around zero: ``gaussian`` of a standard deviation,
+    ``uniform`` up to a width, or ``orthogonal``, of a scale; all of this ``size``.
     """
 
     kind: str
@@ -273,7 +293,9 @@ class Weight(Array):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gauss(Array):
-    """Gaussian data of mean zero, independent but for the covariance along the last sort."""
+    """Gaussian data of mean zero, independent but for the covariance along the last
+    sort.
+    """
 
     var: sp.Expr | Spectrum = sp.S.One
 
@@ -285,11 +307,11 @@ class Node(Unordered):
     Attributes
     ----------
     kind : str
-        ``number`` (``of``: an expression in sizes and numbers), ``entry`` (of an array), ``same``
-        (one where both terms are equal, else zero), ``equal`` (both parts), ``plus``, ``times``,
-        ``power`` (``of``: the exponent), ``exp``, ``log``, ``total`` (over the index ``of``; a term
-        is the position of an ordered sort that it ends before), ``trace`` (see
-        `theory.statement.evaluation.wick`).
+        ``number`` (``of``: an expression in sizes and numbers), ``entry`` (of an
+        array), ``same`` (one where both terms are equal, else zero), ``equal`` (both
+        parts), ``plus``, ``times``, ``power`` (``of``: the exponent), ``exp``, ``log``,
+        ``total`` (over the index ``of``; a term is the position of an ordered sort that
+        it ends before), ``trace`` (see `theory.statement.evaluation.wick`).
     parts : tuple of Node
         What it is made of.
     terms : tuple of Term
@@ -301,7 +323,9 @@ class Node(Unordered):
     terms: tuple[Term, ...] = ()
     of: Any = None
 
-    _op_priority = 100.0  # before SymPy's numbers, so that a symbol times a node is a node
+    _op_priority = (
+        100.0  # before SymPy's numbers, so that a symbol times a node is a node
+    )
 
     def __add__(self, other: Any) -> Node:
         return Node("plus", (self, node(other)))
@@ -345,7 +369,9 @@ def node(value: Any) -> Node:
     except sp.SympifyError:
         made = None
     require(isinstance(made, sp.Expr), f"{value!r}: must be a number")
-    return Node("number", of=sp.nsimplify(made, rational=True) if made.has(sp.Float) else made)
+    return Node(
+        "number", of=sp.nsimplify(made, rational=True) if made.has(sp.Float) else made
+    )
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -363,7 +389,9 @@ def subterms(term: Term) -> Iterator[Term]:
 
 
 def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
-    """Everything that occurs in a tree, in order of appearance: nodes, terms, sorts, ..."""
+    """Everything that occurs in a tree, in order of appearance: nodes, terms, sorts,
+    ...
+    """
     found = {} if found is None else found
     if isinstance(root, tuple):
         for x in root:
@@ -379,7 +407,11 @@ def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
 def substituted(term: Term, by: Mapping[Term, Term]) -> Term:
     """A term with other indices in the places of some."""
     if isinstance(term, Value):
-        return Value(term.function, tuple(substituted(t, by) for t in term.arguments), term.solved)
+        return Value(
+            term.function,
+            tuple(substituted(t, by) for t in term.arguments),
+            term.solved,
+        )
     return by.get(term, term)
 
 
