@@ -68,8 +68,11 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     ParameterError
         For anything else: text, arrays, true or false, infinity.
     """
+    # SymPy runs text in containers as code, even if strict.
+    container = isinstance(value, Iterable) and not isinstance(value, sp.Basic)
+    refused_unread = isinstance(value, bool) or (container and getattr(value, "ndim", 1) != 0)
     try:
-        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
+        read = None if refused_unread else sp.sympify(value, strict=True)
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
