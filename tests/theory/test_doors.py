@@ -7,7 +7,9 @@ import inspect
 
 import numpy as np
 import pytest
+import sympy as sp
 
+from theory import Flow
 from theory import state_tracking as st
 from theory.call.parameters import BaseParameters, ParameterError
 from theory.induction_heads import Parameters as Heads
@@ -110,3 +112,14 @@ def test_derived_quantities_are_not_set(model):
     said = message(p.parse, ["zzz=1"])
     listed = said.partition("known are ")[2].split(" and ")[0].split(", ")
     assert 0 < len(listed) <= 12 and listed[0] == [*p.as_dict()][0]
+
+
+@pytest.mark.parametrize("wrapped", [tuple, set, frozenset, lambda text: {0: text[0]}])
+def test_text_in_containers_is_not_run(wrapped, tmp_path):
+    """SymPy would parse it, i.e. run it, before it is refused."""
+    run = tmp_path / "run"
+    x, t = sp.symbols("x t")
+    code = wrapped([f"open({str(run)!r}, 'w')"])
+    with pytest.raises(ParameterError, match="must be a number or a SymPy expression"):
+        Flow("decay", t, {x: code}, {x: 1}, "here", "exact")
+    assert not run.exists()

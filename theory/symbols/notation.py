@@ -73,10 +73,17 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     Raises
     ------
     ParameterError
-        For anything else: text, arrays, true or false, infinity.
+        For anything else: text, containers, arrays, true or false, infinity.
     """
+    # SymPy runs text in containers as code, even if strict. Arrays without an axis are numbers.
+    has_entries = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+    container = has_entries and not isinstance(value, sp.Basic)
     try:
-        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
+        read = (
+            None
+            if container or isinstance(value, bool)
+            else sp.sympify(value, strict=True)
+        )
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
