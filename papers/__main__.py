@@ -38,8 +38,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--scale",
         choices=("shipped", "small", "paper"),
-        help="shipped: the ensembles that come with the code, where there are any (default); "
-        "small: trained here in minutes; paper: the printed sizes, for a GPU",
+        help=(
+            "shipped: the ensembles that come with the code, where there are any"
+            " (default); small: trained here in minutes; paper: the printed sizes, for"
+            " a GPU"
+        ),
     )
     parser.add_argument(
         "--claims",
@@ -51,7 +54,10 @@ def main(argv: list[str] | None = None) -> int:
         nargs="?",
         const="all",
         metavar="COMMANDS",
-        help="with --claims: first run the verify commands whose code has changed, and the cited tests (all, or gradients,tests,...), and store what they find",
+        help=(
+            "with --claims: first run the verify commands whose code has changed, and"
+            " the cited tests (all, or gradients,tests,...), and store what they find"
+        ),
     )
     args = parser.parse_args(argv)
     if not args.paper:
@@ -134,7 +140,8 @@ def _claims(model: Model, args: argparse.Namespace) -> int:
         print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:
             print(
-                f"verdicts are not those that the ledger expects: {', '.join(different)}"
+                "verdicts are not those that the ledger expects:"
+                f" {', '.join(different)}"
             )
     if different:
         return 1

@@ -226,8 +226,11 @@ def report(claims: list[Claim], found: Found) -> str:
     agreed = sum(covered[v] for v in VERDICTS[:2])
     lines = [
         output.table(("where", "verdict", "says"), rows, wide=False),
-        f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}), "
-        f"{covered['tested']} by tests alone: {counts}",
+        (
+            f"{len(claims)} claims, {agreed} exact or in agreement"
+            f" ({agreed / len(claims):.0%}), {covered['tested']} by tests alone:"
+            f" {counts}"
+        ),
     ]
     lines += [
         f"no result is stored for check:{a}" for a in without_result(claims, found)

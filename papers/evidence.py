@@ -236,11 +236,13 @@ def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
         else:
             fresh = ", stale: sources have changed since" if command in late else ""
             lines.append(
-                f"verify.{command}: {record['seconds']} s at commit {record['commit']}{fresh}"
+                f"verify.{command}: {record['seconds']} s at commit"
+                f" {record['commit']}{fresh}"
             )
     ran = stored.get(TESTS)
     lines.append(
-        f"cited tests: {len(ran['checks'])} run, {ran['seconds']} s at commit {ran['commit']}"
+        f"cited tests: {len(ran['checks'])} run, {ran['seconds']} s at commit"
+        f" {ran['commit']}"
         if ran
         else f"cited tests: not run here (--run {TESTS} does)"
     )

@@ -10,7 +10,10 @@ from typing import Any
 import theory
 
 if os.path.dirname(theory.__path__[0]) != os.path.dirname(__path__[0]):
-    message = f"{theory.__path__[0]} hides the toolkit's package theory; rename it or start elsewhere"
+    message = (
+        f"{theory.__path__[0]} hides the toolkit's package theory; rename it or start"
+        " elsewhere"
+    )
     if sys.argv[:1] != ["-m"]:
         raise ImportError(message)
     print(f"error: {message}", file=sys.stderr)

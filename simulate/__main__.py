@@ -89,13 +89,15 @@ def reaching(
     )
     if system.sweep_parameter and getattr(p, system.sweep_parameter) is None:
         raise ParameterError(
-            f"--{system.sweep_parameter}: must be given; {p.__dataclass_fields__[system.sweep_parameter].metadata['doc']}"
+            f"--{system.sweep_parameter}: must be given;"
+            f" {p.__dataclass_fields__[system.sweep_parameter].metadata['doc']}"
         )
     if until is None or (flag == "--alpha" and system.sweep_parameter == "alpha"):
         return system.until(p)
     if not hasattr(p, "run_to"):
         raise ParameterError(
-            f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them by --set {system.counter}s=N"
+            f"{flag} {until:g}: {system.name} has no time but its {system.counter}s;"
+            f" set them by --set {system.counter}s=N"
         )
     if (length := getattr(p, "LENGTH", "steps")) in chosen(args):
         raise ParameterError(
@@ -147,7 +149,8 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     if not (words or model):
         print(commands.by_model([*systems.every()]))
         print(
-            "\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH"
+            "\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out"
+            " PATH"
         )
         return 0
     args = asked.parse_args([model, *words] if model else words)

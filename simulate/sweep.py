@@ -58,8 +58,8 @@ def listed(name: str, text: str, words: bool) -> list[str]:
                 raise ValueError
         except (ValueError, ArithmeticError):
             raise ParameterError(
-                f"--grid {name}={text}: {part} is no value; several are 0.1,0.2 or 2:5 (half-open) "
-                "or linspace(1,2,5) or logspace(-2,-1,3)"
+                f"--grid {name}={text}: {part} is no value; several are 0.1,0.2 or 2:5"
+                " (half-open) or linspace(1,2,5) or logspace(-2,-1,3)"
             ) from None
         if not len(more) or more[0] == "":
             raise ParameterError(f"--grid {name}={text}: a value is missing")
@@ -123,8 +123,9 @@ def _check_distinct(
         )
         if other != label:
             raise ParameterError(
-                f"--grid: {other} and {label} are one run of {system.name}: --until sets its length, "
-                "or the field belongs to the theory alone; leave it out of the grid"
+                f"--grid: {other} and {label} are one run of {system.name}: --until"
+                " sets its length, or the field belongs to the theory alone; leave it"
+                " out of the grid"
             )
 
 
@@ -149,14 +150,18 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = command.parser(
         "simulate.sweep",
-        "Train an ensemble at every point of a grid; finished runs are not trained again.",
+        "Train an ensemble at every point of a grid; finished runs are not trained"
+        " again.",
     )
     parser.add_argument(
         "--grid",
         action="append",
         default=[],
         metavar="NAME=V1,V2",
-        help="swept parameter (repeatable): 0.1,0.2 or 2:5 (half-open) or logspace(-2,-1,3)",
+        help=(
+            "swept parameter (repeatable): 0.1,0.2 or 2:5 (half-open) or"
+            " logspace(-2,-1,3)"
+        ),
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -183,7 +188,8 @@ def main(argv: list[str] | None = None) -> int:
     _check_distinct(points, system, args.dtype)
     if not (args.grid or args.seeds or args.shard or args.scheduler):
         raise ParameterError(
-            f"--grid: none; --grid eta=0.1,0.2, or for one run: python -m simulate {args.model}"
+            "--grid: none; --grid eta=0.1,0.2, or for one run: python -m simulate"
+            f" {args.model}"
         )
     if not args.quiet:
         count = f"{len(points)} x {len(seeds)} seeds = {len(points) * len(seeds)} runs"

@@ -51,7 +51,10 @@ NOTES = {
     "timescales induction_heads": ("verify.induction_heads.gaussian", "HALF_FILLED", ())
 }
 EQUIVALENT = {  # faults that no row can see
-    "zeta": "zero on average at the start, and it does not move: so is, and does not, any multiple"
+    "zeta": (
+        "zero on average at the start, and it does not move: so is, and does not, any"
+        " multiple"
+    )
 }
 
 

@@ -5,12 +5,15 @@ works with every command.
 import textwrap
 
 FILES = {
-    "toy_product/__init__.py": '''
+    "toy_product/__init__.py": (
+        '''
         """A product of two weights that learns the number one: its overlap follows a logistic curve."""
         from theory.models.registry import Model
         MODEL = Model("toy_product", "Two weights, one product", "toy", package="toy_product")
-    ''',
-    "toy_product/theory/__init__.py": '''
+    '''
+    ),
+    "toy_product/theory/__init__.py": (
+        '''
         """da/dt = 2 a (1 - a) from descent on (1 - u v)^2 / 2 with u = v."""
         from dataclasses import dataclass
         from functools import cache
@@ -48,16 +51,20 @@ FILES = {
 
         def sections():
             return {"Toy": list(equations().values())}
-    ''',
-    "toy_product/theory/onset.py": """
+    '''
+    ),
+    "toy_product/theory/onset.py": (
+        """
         from theory.onset import Onset
         from toy_product import theory
         def onset(p, until=None):
             found = float(theory.equations()["t_half"].evaluate(p.values()))
             return Onset({"t_half": found}, {"t_half": "time of a = 1/2"}, {}, [], dict, lambda: list(theory.equations().values()),
                          lambda result, axes: None)
-    """,
-    "toy_product/simulate/__init__.py": '''
+    """
+    ),
+    "toy_product/simulate/__init__.py": (
+        '''
         from functools import partial
         import torch
         from simulate import training
@@ -82,9 +89,11 @@ FILES = {
         SYSTEM = training.System("toy_product", Parameters, partial(Unstacked, Student), MEANING, lambda p, itemsize: 1e6,
                                  devices=("cpu",))
         SYSTEMS, train = {"student": SYSTEM}, SYSTEM.train
-    ''',
+    '''
+    ),
     "toy_product/verify/__init__.py": "",
-    "toy_product/verify/gradients.py": """
+    "toy_product/verify/gradients.py": (
+        """
         import torch
         from toy_product import theory
         from verify.checks.check import identity
@@ -95,8 +104,10 @@ FILES = {
             moved = -float(slope[0] * u[1] + slope[1] * u[0])
             rate = theory.equations()["da_dt"].evaluate({"a": 0.3})
             return with_device(request, [identity("rate of the product", "da_dt", rate, moved, 1e-12, "autograd in float64")])
-    """,
-    "toy_product/verify/trajectories.py": """
+    """
+    ),
+    "toy_product/verify/trajectories.py": (
+        """
         import numpy as np
         from toy_product import theory
         from verify import ensemble
@@ -106,17 +117,25 @@ FILES = {
             p, runs = ensemble.get(request)
             curve = theory.flow().solve(p, at=runs.t.values, t=float(runs.t[-1]))
             return Report([identity("product along training", "da_dt", curve.a.values, runs.a.values[0], 2 * p.eta, "Euler steps")])
-    """,
+    """
+    ),
     "toy_product/papers/__init__.py": "FIGURES = {}",
-    "toy_product/papers/claims.toml": """
+    "toy_product/papers/claims.toml": (
+        """
         [[claim]]
         id = "Eq. (1)"
         kind = "equation"
         says = "the product follows a logistic curve"
         covered_by = ["equation:da_dt", "check:gradients.rate_of_the_product"]
-    """,
-    "toy_product-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: toy-product\nVersion: 1",
-    "toy_product-1.dist-info/entry_points.txt": "[solvable_transformers.models]\ntoy_product = toy_product:MODEL\nbroken = toy_nothing:MODEL",
+    """
+    ),
+    "toy_product-1.dist-info/METADATA": (
+        "Metadata-Version: 2.1\nName: toy-product\nVersion: 1"
+    ),
+    "toy_product-1.dist-info/entry_points.txt": (
+        "[solvable_transformers.models]\ntoy_product = toy_product:MODEL\nbroken ="
+        " toy_nothing:MODEL"
+    ),
 }
 RUN = """
 import warnings

@@ -43,7 +43,7 @@ def test_the_stated_model_has_the_printed_flow(monkeypatch, tmp_path):
     (printed,) = re.findall(r"^\$\$(.*)\$\$$", README, re.MULTILINE)
     plain = lambda text: re.sub(r"\s|\\(left|right)|[{}]", "", text).replace(
         r"\frac", ""
-    )  # noqa: E731
+    )
     assert plain(equation.latex()) == plain(printed)
     assert len(STATEMENT.replace("\n\n", "\n").splitlines()) == 8
 

@@ -21,7 +21,10 @@ import theory
 
 ROOT = Path(__file__).parents[1]
 WINGS = ("theory", "simulate", "verify", "papers")
-BUILD = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
+BUILD = (
+    "from setuptools import build_meta as b; b.build_sdist('dist');"
+    " b.build_wheel('dist')"
+)
 
 
 def run(*words, folder, **environment):
@@ -110,7 +113,10 @@ def test_the_archive_makes_the_same_wheel(built, tmp_path):
         ("explore state_tracking --out page.html", "page.html"),
         ("gradients associative_memory", "0 FAIL"),
         (
-            "simulate associative_memory --preset small --seeds 1 --until 1 --out runs.nc",
+            (
+                "simulate associative_memory --preset small --seeds 1 --until 1 --out"
+                " runs.nc"
+            ),
             "runs.nc",
         ),
         ("papers forner2026 --figure onset --out figures", "figures"),

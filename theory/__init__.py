@@ -5,6 +5,7 @@ The names that a model is written with are imported from here, as in ``from theo
 import Flow``. Each is loaded from its module when it is first used, so that commands do
 not wait for SymPy.
 """
+
 # ruff: noqa: F401
 
 import importlib.util
@@ -45,14 +46,18 @@ if TYPE_CHECKING:
     from theory.symbols.special import gauss_hermite, gauss_legendre
 
 MODULES = {
-    "symbols.algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
+    "symbols.algebra": (
+        "delta_gradient delta_sum linear_root proved vanishes written_as"
+    ),
     "call.arguments": "checked",
     "equations.equation": "Equation Equations table",
     "dynamics.flow": "Flow",
     "symbols.notation": "array function symbol",
     "onset": "Onset of_onset until",
     "dynamics.optimisers": "Optimiser",
-    "call.parameters": "Allowed BaseParameters ParameterError Preset Stepped number parameter",
+    "call.parameters": (
+        "Allowed BaseParameters ParameterError Preset Stepped number parameter"
+    ),
     "models.registry": "Model",
     "call.scope": "Limit Scope only",
     "symbols.special": "gauss_hermite gauss_legendre",
@@ -110,8 +115,8 @@ if sys.stderr is None:  # closed: modules write to it when they are imported
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115, as long as the process
 if any(importlib.util.find_spec(name) is None for name in NEEDED):
     _refuse(
-        f"{sys.executable} lacks packages that theory needs; type, where the toolkit is checked out, "
-        "make setup, then .venv/bin/python in place of python"
+        f"{sys.executable} lacks packages that theory needs; type, where the toolkit is"
+        " checked out, make setup, then .venv/bin/python in place of python"
     )
 if sys.argv[:1] == ["-m"]:
     sys.excepthook, sys.unraisablehook = _interrupted, _finished

@@ -75,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
         rows = [(m.name, m.title) for m in registry.TABLE.values()]
         print(output.table(("model", "title"), rows, wide=False))
         print(
-            "\nequations of one: python -m theory MODEL; of all: --wide, --latex, --json"
+            "\nequations of one: python -m theory MODEL; of all: --wide, --latex,"
+            " --json"
         )
         return 0
     models = [args.model] if args.model else list(registry.MODELS.values())

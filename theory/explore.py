@@ -13,7 +13,8 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = cli.parser(
         "theory.explore",
-        "One HTML file with sliders for a model's parameters and curves that follow at once; works offline.",
+        "One HTML file with sliders for a model's parameters and curves that follow at"
+        " once; works offline.",
         "set",
         "preset",
         "out",

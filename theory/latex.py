@@ -41,9 +41,11 @@ def escape(text: str) -> str:
         "|": r"\textbar{}",
     }
     return "".join(
-        p
-        if len(p) > 1 and p.startswith("$") and p.endswith("$")
-        else "".join(table.get(c, c) for c in p)
+        (
+            p
+            if len(p) > 1 and p.startswith("$") and p.endswith("$")
+            else "".join(table.get(c, c) for c in p)
+        )
         for p in parts
     )
 
@@ -80,7 +82,8 @@ def display(equation: Equation) -> str:
     else:
         body = f"\\begin{{split}}\n{body}\n\\end{{split}}"
     return (
-        f"\\par\\medskip\\noindent\\textbf{{\\texttt{{{escape(equation.name)}}}}} ({'. '.join(notes)})\n"
+        f"\\par\\medskip\\noindent\\textbf{{\\texttt{{{escape(equation.name)}}}}}"
+        f" ({'. '.join(notes)})\n"
         f"\\begin{{equation}}\\label{{eq:{equation.name}}}\n{body}\n\\end{{equation}}\n"
     )
 
@@ -242,8 +245,10 @@ def main(argv: list[str] | None = None) -> int:
         "--equation",
         action="append",
         metavar="NAME",
-        help="this equation, by name or by number in the paper: c_omega, 15, 'Eq. (15)' (repeatable); "
-        "printed one per line unless with --fragment or --symbols",
+        help=(
+            "this equation, by name or by number in the paper: c_omega, 15, 'Eq. (15)'"
+            " (repeatable); printed one per line unless with --fragment or --symbols"
+        ),
     )
     parser.add_argument(
         "--rename",

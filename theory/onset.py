@@ -91,8 +91,8 @@ class Onset:
                 raise ParameterError(f"{name}: does not happen at these parameters")
             extreme = f" ({most_extreme(self.setting)})" if self.setting else ""
             raise ParameterError(
-                f"{name} = {value}: at these parameters{extreme} it lies beyond double precision "
-                "(1.8e308); take them less extreme"
+                f"{name} = {value}: at these parameters{extreme} it lies beyond double"
+                " precision (1.8e308); take them less extreme"
             )
 
     def draw(self) -> Any:
@@ -142,8 +142,8 @@ class Onset:
         }
         if not found:
             raise ParameterError(
-                "certified numbers: none of these numbers is the time of an event of a flow; "
-                "order parameters after a time: flow.certify(p, until=...)"
+                "certified numbers: none of these numbers is the time of an event of a"
+                " flow; order parameters after a time: flow.certify(p, until=...)"
             )
         return found
 
@@ -157,11 +157,15 @@ class Onset:
         rows = [
             (
                 name,
-                str(proved[name])
-                if name in proved
-                else f"{v:.10g}"
-                if math.isfinite(v)
-                else self.absent.get(name, "none"),
+                (
+                    str(proved[name])
+                    if name in proved
+                    else (
+                        f"{v:.10g}"
+                        if math.isfinite(v)
+                        else self.absent.get(name, "none")
+                    )
+                ),
                 self.times.get(name, ""),
                 self.labels[name],
             )
@@ -277,7 +281,10 @@ def in_few_steps(p: Any, result: Onset) -> list[str]:
         except ParameterError:  # more steps than a run may have
             return []
         steps = run.steps if hasattr(run, "steps") else run.epochs
-    few = f"eta = {p.eta:g}: {last} is after {steps} steps of descent, the flow is for small steps"
+    few = (
+        f"eta = {p.eta:g}: {last} is after {steps} steps of descent, the flow is for"
+        " small steps"
+    )
     return [few] if steps < FEWEST else []
 
 

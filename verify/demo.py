@@ -35,7 +35,10 @@ BELOW = """\
 LEVELS = """\
 explained why theories differ: what each knows of a student, and how far off it is (half-time: time
           of A = 1/2; R, S: overlap of the weights with right and wrong permutations):"""
-NEXT = "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first steps"
+NEXT = (
+    "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first"
+    " steps"
+)
 
 
 def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
@@ -56,9 +59,13 @@ def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
         for seed, t, *both in zip(runs.seed.values, measured, *predicted, strict=True)
     ]
     table = textwrap.indent(output.table(header, [*rows, ("rms", "", *errors)]), INDENT)
-    return "\n".join([QUESTION.format(epochs=p.d_g * p.N), table, BELOW]), (
-        f"RESULT    Attention emerges at {measured.min():.2f} to {measured.max():.2f}: the paper's "
-        f"curve is off by {errors[0]}, our theory by {errors[1]}."
+    return (
+        "\n".join([QUESTION.format(epochs=p.d_g * p.N), table, BELOW]),
+        (
+            f"RESULT    Attention emerges at {measured.min():.2f} to"
+            f" {measured.max():.2f}: the paper's curve is off by {errors[0]}, our"
+            f" theory by {errors[1]}."
+        ),
     )
 
 
@@ -66,7 +73,8 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
     """All that is made of the students, one line each; the tables go into files."""
     yield f"STEPS     All tables and figures are in {folder}."
     yield (
-        f"trained   {runs.sizes['seed']} one-block transformers, {int(runs.epoch[-1])} epochs on {p.n_train} sequences each: students.nc"
+        f"trained   {runs.sizes['seed']} one-block transformers,"
+        f" {int(runs.epoch[-1])} epochs on {p.n_train} sequences each: students.nc"
     )
     quietly(
         folder / "log.txt",
@@ -76,8 +84,8 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
         str(folder / "equations.tex"),
     )
     yield (
-        f"derived   {len(st.equations())} equations, from the model to the dynamics of its order parameters: "
-        "equations.tex"
+        f"derived   {len(st.equations())} equations, from the model to the dynamics of"
+        " its order parameters: equations.tex"
     )
     model = registry.find("state_tracking")
     for what, command in (
@@ -87,14 +95,20 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
         store = folder / "students.nc" if command == "trajectories" else None
         made = report.collect(report.Request(model, runs=store), command)
         (folder / f"{command}.txt").write_text(made.text(wide=True) + "\n")
-        yield f"checked   {len(made.checks)} {what}: {counted(made.checks)}: {command}.txt"
+        yield (
+            f"checked   {len(made.checks)} {what}: {counted(made.checks)}:"
+            f" {command}.txt"
+        )
     yield "\n".join(
         [LEVELS, textwrap.indent(output.table(*made.tables[TITLE]), INDENT[:4])]
     )
     plotting.save(made.draw and made.draw(), folder / "students.png")
     words = ("state_tracking", *TRAIN[:2], "--plot", str(folder / "onset.png"))
     quietly(folder / "onset.txt", onset.main, *words)
-    yield "drawn     students, the paper's curve, our best theory: students.png; onset, solved: onset.png"
+    yield (
+        "drawn     students, the paper's curve, our best theory: students.png; onset,"
+        " solved: onset.png"
+    )
 
 
 def counted(checks: Sequence[Check]) -> str:

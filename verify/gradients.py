@@ -10,8 +10,8 @@ from verify.checks import command
 main = partial(
     command.main,
     "gradients",
-    "Every derived derivative against autograd; with a device (or where there is a GPU), the "
-    "students' gradients on it too.",
+    "Every derived derivative against autograd; with a device (or where there is a"
+    " GPU), the students' gradients on it too.",
     ("device", "quiet"),
 )
 

@@ -161,8 +161,8 @@ def _gaps(
     floors = [rounding * max(float((x / unit).max()) for x in pair) for pair in sizes]
     if between[0] > np.sqrt((rows[0] ** 2).mean()):
         raise ParameterError(
-            "theory, measured: too few times to interpolate between; give both at the same ones, "
-            "as flow.solve(p, at=runs.t, ...)"
+            "theory, measured: too few times to interpolate between; give both at the"
+            " same ones, as flow.solve(p, at=runs.t, ...)"
         )
     return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors) + between
 
@@ -304,7 +304,10 @@ def report(model: registry.Model) -> Report:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    what = "With which power of a step a theory is approached: flows by descent, laws by what they leave out."
+    what = (
+        "With which power of a step a theory is approached: flows by descent, laws by"
+        " what they leave out."
+    )
     args = cli.parser(
         "verify.rates", what, "json", "wide", "quiet", model="all"
     ).parse_args(argv)

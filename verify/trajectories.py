@@ -107,7 +107,10 @@ def trajectories(
         )
         smooth = flow().solve(p, t=float(runs.t[-1]), at=runs.t.values)
         off = float(np.abs(smooth.loss.values - runs.loss.mean("seed").values).max())
-        said = f"largest deviation of the loss from the flow, which has no step size: {off:.4f}"
+        said = (
+            "largest deviation of the loss from the flow, which has no step size:"
+            f" {off:.4f}"
+        )
         return Report(
             comparison.checks,
             [comparison.spoken(), said],

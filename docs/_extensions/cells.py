@@ -15,9 +15,11 @@ def text(words: object) -> str:
     """
     parts = re.split(r"(`[^`]*`)", " ".join(str(words).split()))
     return "".join(
-        p.replace("|", r"\|")
-        if p.startswith("`")
-        else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
+        (
+            p.replace("|", r"\|")
+            if p.startswith("`")
+            else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
+        )
         for p in parts
     )
 

@@ -147,7 +147,10 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
             )
         said = f" Small copy, drawn at commit {commit}."
     if path.suffix == ".txt":
-        return f"**{figure.name}** {figure.caption} {figure.result}{said} {how}\n```text\n{path.read_text()}\n```\n"
+        return (
+            f"**{figure.name}**"
+            f" {figure.caption} {figure.result}{said} {how}\n```text\n{path.read_text()}\n```\n"
+        )
     where = os.path.relpath(path, ROOT / "docs")
     alt = json.dumps(f"{title}: {figure.caption}", ensure_ascii=False)
     with Image.open(path) as image:

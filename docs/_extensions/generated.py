@@ -87,14 +87,15 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
         record = stored.get(command)
         if record is None:
             out.append(
-                f"**{said}**: no result is stored with this version; "
-                f"`python -m papers {system.paper} --claims --run {command}` stores one.\n"
+                f"**{said}**: no result is stored with this version; `python -m papers"
+                f" {system.paper} --claims --run {command}` stores one.\n"
             )
             continue
         counts = Counter(row["verdict"] for row in record["checks"])
         summary = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
         out.append(
-            f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n"
+            f"**{said}**: {summary} ({record['seconds']} s, commit"
+            f" `{record['commit']}`).\n"
         )
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in record["checks"]:
@@ -123,11 +124,13 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
                     mark(worst["verdict"]),
-                    ""
-                    if worst["verdict"] == "exact" or detectable is None
-                    else f"{detectable:.1%}"
-                    if detectable < 10
-                    else "nothing",
+                    (
+                        ""
+                        if worst["verdict"] == "exact" or detectable is None
+                        else f"{detectable:.1%}"
+                        if detectable < 10
+                        else "nothing"
+                    ),
                 ]
             )
         header = (
@@ -190,12 +193,17 @@ def performance() -> str:
     command.
     """
     if not PERFORMANCE.is_file():
-        return "None is stored with this version: `python docs/_extensions/measure.py` takes them.\n"
+        return (
+            "None is stored with this version: `python docs/_extensions/measure.py`"
+            " takes them.\n"
+        )
     stored = json.loads(PERFORMANCE.read_text())
     out = [
         "## Benchmarks\n",
-        f"Measured {stored['date']} at commit `{stored['commit']}` on {text(stored['machine'])}, "
-        f"by `{stored['command']}`.\n",
+        (
+            f"Measured {stored['date']} at commit `{stored['commit']}` on"
+            f" {text(stored['machine'])}, by `{stored['command']}`.\n"
+        ),
     ]
     for made in stored["tables"]:
         out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]

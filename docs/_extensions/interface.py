@@ -84,7 +84,8 @@ def commands() -> str:
     for module in modules():
         parser = parser_of(module)
         out.append(
-            f"({module}-command)=\n## `{parser.prog}`\n\n{text(parser.description or '')}\n"
+            f"({module}-command)=\n##"
+            f" `{parser.prog}`\n\n{text(parser.description or '')}\n"
         )
         rows = []
         for action in parser._actions:
@@ -165,6 +166,6 @@ def api(group: str) -> str:
     for name in sorted(_listed(wing)[group], key=lambda n: (n != group, n not in made)):
         out.append(
             f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n"
-            f"   :ignore-module-all:\n   :show-inheritance:\n```\n"
+            "   :ignore-module-all:\n   :show-inheritance:\n```\n"
         )
     return "\n".join(out)

@@ -82,6 +82,7 @@ if __name__ == "__main__":
     for name, href in lost:
         print(f"{name}: {href} leads nowhere", file=sys.stderr)
     print(
-        f"{sum(len(p.links) for p in built.values())} links on {len(built)} pages, {len(lost)} broken"
+        f"{sum(len(p.links) for p in built.values())} links on {len(built)} pages,"
+        f" {len(lost)} broken"
     )
     sys.exit(1 if lost or not built else 0)

@@ -88,7 +88,10 @@ def offer(
     for name, of in PAGES.items():
         if of == page:
             target = context["pathto"](f"{FOLDER}/{name}.ipynb", 1)
-            link = f'<p class="cost"><a href="{target}" download>This page as a notebook</a></p>'
+            link = (
+                f'<p class="cost"><a href="{target}" download>This page as a'
+                " notebook</a></p>"
+            )
             context["body"] = context["body"].replace("</h1>", f"</h1>{link}", 1)
 
 

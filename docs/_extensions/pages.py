@@ -120,8 +120,8 @@ def cost(
     data = getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data") or {}
     if data.get("runtime"):
         context["body"] += (
-            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to run '
-            f"when they were last executed.</p>"
+            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to'
+            " run when they were last executed.</p>"
         )
 
 

@@ -27,8 +27,9 @@ AFTER = {  # figures behind the last section they belong to
     "k hops: overlaps": ("hops", "pointers"),
 }
 INTRODUCTION = (
-    "Systems behind the slides of A. Bietti, 'Some mechanisms in transformers and their emergence' (2025). Every formula "
-    "below was derived by computer algebra; where a reference says 'derived here', the result is not in the slides."
+    "Systems behind the slides of A. Bietti, 'Some mechanisms in transformers and their"
+    " emergence' (2025). Every formula below was derived by computer algebra; where a"
+    " reference says 'derived here', the result is not in the slides."
 )
 
 

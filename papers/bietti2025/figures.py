@@ -152,7 +152,10 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     right.set(
         xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4)
     )
-    return "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
+    return (
+        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by"
+        " bisection to 5%"
+    )
 
 
 @plotting.panels(1, 2)
@@ -273,22 +276,26 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             "plateau",
-            "Length of the plateau over initial weight, subjects, relations and answers.",
+            "Length of the plateau over initial weight, subjects, relations and"
+            " answers.",
             plateau,
         ),
         Figure(
             "one_step",
-            "Descent from zero on orthonormal embeddings: margin by the Lambert function, and loss.",
+            "Descent from zero on orthonormal embeddings: margin by the Lambert"
+            " function, and loss.",
             one_step,
         ),
         Figure(
             "capacity",
-            "Hebbian recall over the load, and capacities of trained memories with the authors' guide lines.",
+            "Hebbian recall over the load, and capacities of trained memories with the"
+            " authors' guide lines.",
             capacity,
         ),
         Figure(
             "probes",
-            "Memory recall probes of the trigger task, matrices trained jointly and in stages.",
+            "Memory recall probes of the trigger task, matrices trained jointly and in"
+            " stages.",
             probes,
         ),
         Figure(
@@ -298,29 +305,35 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             "steps",
-            "Three gradient steps: weights after each, accuracy, and the trap of a large first step.",
+            "Three gradient steps: weights after each, accuracy, and the trap of a"
+            " large first step.",
             steps,
         ),
         Figure(
             "samples",
-            "Noisy bigrams: samples needed by the feed-forward path and by the value memory.",
+            "Noisy bigrams: samples needed by the feed-forward path and by the value"
+            " memory.",
             samples,
         ),
         Figure(
             "ablation",
-            "Noisy bigrams with both paths: training, and removal of the feed-forward path.",
+            "Noisy bigrams with both paths: training, and removal of the feed-forward"
+            " path.",
             ablation,
         ),
         Figure(
             "pointers",
-            "Extension, setting of ours: hops learned layer by layer; layer 3 avoids its target and is read with a minus sign.",
+            "Extension, setting of ours: hops learned layer by layer; layer 3 avoids"
+            " its target and is read with a minus sign.",
             pointers,
         ),
         Figure(
             "hops",
-            "k hops: training times of the flow, and kernel learners against the flow of their overlaps.",
+            "k hops: training times of the flow, and kernel learners against the flow"
+            " of their overlaps.",
             hops,
-            "Learners of all four hops at once reach a product of 0.5 up to 1.2% late, those of the curriculum 0.9 within 0.3%.",
+            "Learners of all four hops at once reach a product of 0.5 up to 1.2% late,"
+            " those of the curriculum 0.9 within 0.3%.",
         ),
     )
 }

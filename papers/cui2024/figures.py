@@ -333,7 +333,10 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             mec="k",
             ecolor="k",
             capsize=2,
-            label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, with standard errors",
+            label=(
+                rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}:"
+                rf" {len(seeds)} seeds, with standard errors"
+            ),
         )
         axis.set(
             xlabel=ALPHA,
@@ -353,14 +356,18 @@ FIGURES: dict[str, Any] = {
         ),
         Figure(
             "3",
-            "Overlap of semantic students over d; phase diagrams of training loss and test error. Orange: the semantic minimum has the lower loss, or attention "
-            "the lower error than the linear layer; violet: the opposite. Dots: seeds where both starts end in one minimum.",
+            "Overlap of semantic students over d; phase diagrams of training loss and"
+            " test error. Orange: the semantic minimum has the lower loss, or attention"
+            " the lower error than the linear layer; violet: the opposite. Dots: seeds"
+            " where both starts end in one minimum.",
             sized(phase_diagram),
-            "With d = 240 the mean of students is 8% below theory, whose d is infinite.",
+            "With d = 240 the mean of students is 8% below theory, whose d is"
+            " infinite.",
         ),
         Figure(
             "4",
-            "Histogram task: attention matrices of the positional and the semantic solution.",
+            "Histogram task: attention matrices of the positional and the semantic"
+            " solution.",
             panels.frozen,
         ),
         Figure(
@@ -385,7 +392,8 @@ FIGURES: dict[str, Any] = {
         ),
         Figure(
             "9",
-            "Phase diagrams for the asymmetric target matrix (144), colours and marks as in Figure 3.",
+            "Phase diagrams for the asymmetric target matrix (144), colours and marks"
+            " as in Figure 3.",
             sized(alternative),
         ),
         Figure(
@@ -410,18 +418,20 @@ FIGURES: dict[str, Any] = {
         ),
         Figure(
             "14",
-            "Training loss, semantic minus positional, of the four extensions; marks as in Figure 3. They have no theory here.",
+            "Training loss, semantic minus positional, of the four extensions; marks as"
+            " in Figure 3. They have no theory here.",
             sized(extension_maps),
         ),
         Figure("15", "Adam from random weights.", sized(uninformed)),
         panels.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
         Figure(
             "selections",
-            "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
-            "a small student may leave a branch that theory holds stable.",
+            "Both selections of the minimiser against students. Theory ends where its"
+            " overlap vanishes; a small student may leave a branch that theory holds"
+            " stable.",
             sized(selections),
-            "At alpha = 0.57 theory has theta = 0.060 by the local selection and 0 by the global one, students of infinite d "
-            "0.057 with standard error 0.003.",
+            "At alpha = 0.57 theory has theta = 0.060 by the local selection and 0 by"
+            " the global one, students of infinite d 0.057 with standard error 0.003.",
         ),
     )
 }

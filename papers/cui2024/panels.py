@@ -169,13 +169,15 @@ def experiment_map(
     """Students of both starts over (omega, seed, alpha)."""
     seeds = range(s.map_seeds)
     return {
-        k: xr.concat(
-            [
-                students(source, p.replace(start=k, omega=w), alphas, seeds)
-                for w in s.map_omegas
-            ],
-            "omega",
-        ).assign_coords(omega=list(s.map_omegas))
+        k: (
+            xr.concat(
+                [
+                    students(source, p.replace(start=k, omega=w), alphas, seeds)
+                    for w in s.map_omegas
+                ],
+                "omega",
+            ).assign_coords(omega=list(s.map_omegas))
+        )
         for k in STARTS
     }
 

@@ -29,7 +29,10 @@ def numbers(source: Source) -> str:
         rows.append(
             (
                 table.replace("_", " "),
-                f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta = {p.eta:g}, n = {p.n_train}",
+                (
+                    f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta ="
+                    f" {p.eta:g}, n = {p.n_train}"
+                ),
                 f"{numbers_at['c_omega']:.8g}",
                 f"{numbers_at['T_alpha']:.5g}",
                 f"{numbers_at['alpha_half']:.8g}",

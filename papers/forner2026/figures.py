@@ -123,8 +123,10 @@ SCALES = ("shipped", "small", "paper")
 # Small settings with the frequency families and learning rate of the tables.
 SETTINGS: dict[tuple[str, str], Parameters] = {
     ("small", "table_1"): Parameters.demo(),
-    ("small", "table_2"): Parameters.table_2().replace(
-        N=16, d_g=16, L=8, n_train=2048, n_test=256, epochs=14 * 256
+    ("small", "table_2"): (
+        Parameters.table_2().replace(
+            N=16, d_g=16, L=8, n_train=2048, n_test=256, epochs=14 * 256
+        )
     ),
     ("small", "mixed"): Parameters.demo().replace(d_g=6),
     ("paper", "table_1"): Parameters.table_1(),
@@ -355,63 +357,78 @@ FIGURES = {
     for f in (
         Figure(
             "2",
-            "Order parameters: the paper's hundred seeds, the flow (15) from their mean start, and our theory of each student.",
+            "Order parameters: the paper's hundred seeds, the flow (15) from their mean"
+            " start, and our theory of each student.",
             of("table_1_100", order_parameters),
-            "A = 1/2 at training time 2.45 by the flow, between 1.44 and 3.88 in students, because their starts differ; "
-            "our theory follows A of every one within 0.005.",
+            "A = 1/2 at training time 2.45 by the flow, between 1.44 and 3.88 in"
+            " students, because their starts differ; our theory follows A of every one"
+            " within 0.005.",
         ),
         Figure(
             "students",
-            "Five of these students, each beside the theory from its own initial weights (ours).",
+            "Five of these students, each beside the theory from its own initial"
+            " weights (ours).",
             of("table_1", own_starts),
         ),
         Figure(
             "3",
-            "Final rollout accuracy; the paper's logit variances are held at their initial value.",
+            "Final rollout accuracy; the paper's logit variances are held at their"
+            " initial value.",
             of("table_1_100", rollout_constant),
-            "The paper's curve reaches 1/2 at training time 3.70, students at 5.60 on average; our theory is off by at most 0.03.",
+            "The paper's curve reaches 1/2 at training time 3.70, students at 5.60 on"
+            " average; our theory is off by at most 0.03.",
         ),
         Figure(
             "4",
             "Mean logits, and the training loss against the mean-field loss (10).",
             of("table_1_100", logits_and_loss),
-            "The paper's loss is up to 0.13 from the students' mean; ours within 0.003 of each student.",
+            "The paper's loss is up to 0.13 from the students' mean; ours within 0.003"
+            " of each student.",
         ),
         Figure(
             "5",
             "Entries of the attention matrix along training, means over students.",
             of("table_1", attention_entries),
-            "The paper's curve is up to 0.18 below the mean of students, two of which learn early; the mean of our theory is on it.",
+            "The paper's curve is up to 0.18 below the mean of students, two of which"
+            " learn early; the mean of our theory is on it.",
         ),
         Figure(
             "6",
             "Logit variances, and rollout accuracy from measured means and variances.",
             of("table_1_100", empirical_rollout),
-            "The paper's (17)-(18) reach 1/2 at training time 6.29, students at 5.60 on average; our theory, which needs no measured logits, is off by at most 0.03.",
+            "The paper's (17)-(18) reach 1/2 at training time 6.29, students at 5.60 on"
+            " average; our theory, which needs no measured logits, is off by at most"
+            " 0.03.",
         ),
         Figure(
             "7",
             "Order parameters for the second setting.",
             of("table_2", order_parameters),
-            "A = 1/2 at training time 3.77 by the flow, between 2.79 and 4.30 in students; our theory follows A within 0.001.",
+            "A = 1/2 at training time 3.77 by the flow, between 2.79 and 4.30 in"
+            " students; our theory follows A within 0.001.",
         ),
         Figure(
             "8",
-            "Accuracies for the second setting; the paper's variances are held at their initial values.",
+            "Accuracies for the second setting; the paper's variances are held at their"
+            " initial values.",
             of("table_2", accuracies_constant),
-            "The paper's rollout accuracy reaches 1/2 at training time 4.88, students at 6.74 on average; our theory is off by at most 0.03.",
+            "The paper's rollout accuracy reaches 1/2 at training time 4.88, students"
+            " at 6.74 on average; our theory is off by at most 0.03.",
         ),
         Figure(
             "9",
             "Logit variances, and accuracies from them, for the second setting.",
             of("table_2", empirical_accuracies),
-            "With measured logits the paper's rollout accuracy reaches 1/2 at training time 7.32, students at 6.74 on average; our theory is off by at most 0.03.",
+            "With measured logits the paper's rollout accuracy reaches 1/2 at training"
+            " time 7.32, students at 6.74 on average; our theory is off by at most"
+            " 0.03.",
         ),
         Figure(
             "10",
             "Mean logits and loss for the second setting.",
             of("table_2", logits_and_loss),
-            "The paper's loss is up to 0.16 from the students' mean; ours within 0.001 of each student.",
+            "The paper's loss is up to 0.16 from the students' mean; ours within 0.001"
+            " of each student.",
         ),
         Figure(
             "onset",
@@ -420,25 +437,30 @@ FIGURES = {
         ),
         Figure(
             "composite",
-            "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.",
+            "Early (78), onset (81), sharp onset, late and composite forms beside the"
+            " exact solution.",
             theory_of("table_1", composite_forms),
-            "At L = 10 the composite is within 0.005 of the exact A and 1% of R; the sharp onset is for large L.",
+            "At L = 10 the composite is within 0.005 of the exact A and 1% of R; the"
+            " sharp onset is for large L.",
         ),
         Figure(
             "closure",
             "Attention factor: measured, Eq. (69), and the closure of the paper.",
             of("table_1", closure),
-            "The closure is up to 5.8 times too small; Eq. (69) with current weights is up to 15% too large.",
+            "The closure is up to 5.8 times too small; Eq. (69) with current weights is"
+            " up to 15% too large.",
         ),
         Figure(
             "recursion",
-            "Rollout accuracy by the recursion (85) from the measured accuracy of every step.",
+            "Rollout accuracy by the recursion (85) from the measured accuracy of every"
+            " step.",
             of("table_1", rollout_recursion),
             "It reaches 1/2 at training time 5.41, students at 5.39 on average.",
         ),
         Figure(
             "fidelity",
-            "Single seeds, 10 actions in sequences of 12: students, the paper's theory, and the fixed-disorder theory.",
+            "Single seeds, 10 actions in sequences of 12: students, the paper's theory,"
+            " and the fixed-disorder theory.",
             of("mixed", fidelity.draw),
         ),
         Figure(

@@ -301,17 +301,20 @@ FIGURES = {
         ),
         Figure(
             "3",
-            "Weights of the disentangled transformer at the end of training (N = 4, D = 16, step 400).",
+            "Weights of the disentangled transformer at the end of training (N = 4, D ="
+            " 16, step 400).",
             partial(weights, N=4, step=400),
         ),
         Figure(
             "4",
-            "Pseudo-parameters and loss, all weights and three directions only; N = 16, D = 32.",
+            "Pseudo-parameters and loss, all weights and three directions only; N = 16,"
+            " D = 32.",
             partial(ablation, "4"),
         ),
         Figure(
             "5",
-            "Emergence times of the constrained network against the flow and its expansion.",
+            "Emergence times of the constrained network against the flow and its"
+            " expansion.",
             emergence_times,
         ),
         *_structure_figures(),
@@ -319,17 +322,20 @@ FIGURES = {
         Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, "16")),
         Figure(
             "17",
-            "Loss of the standard transformer; every batch is new, so training loss is test loss.",
+            "Loss of the standard transformer; every batch is new, so training loss is"
+            " test loss.",
             standard_loss,
         ),
         Figure(
             "onset",
-            "The three-parameter flow with its slow manifold, and the loss around the drop.",
+            "The three-parameter flow with its slow manifold, and the loss around the"
+            " drop.",
             onset_curves,
         ),
         Figure(
             "uniform",
-            "Uniform query (left) and the time of the drop (right) against the derived laws.",
+            "Uniform query (left) and the time of the drop (right) against the derived"
+            " laws.",
             uniform,
         ),
         Figure("all_weights", "Emergence times when all weights move.", all_weights),

@@ -195,7 +195,10 @@ def over_dimensions(axis: Any, source: Source) -> None:
     axis.set(
         xlabel="dimension $D$",
         ylabel="steps to loss 1/2, over order zero",
-        title=rf"Gaussian data, uniform $q$, $N = {gaussian.SIZE}$; {len(gaussian.SEEDS)} seeds, $\pm$ s.e.",
+        title=(
+            rf"Gaussian data, uniform $q$, $N = {gaussian.SIZE}$;"
+            rf" {len(gaussian.SEEDS)} seeds, $\pm$ s.e."
+        ),
         xticks=dimensions,
         xticklabels=[str(D) for D in dimensions],
     )

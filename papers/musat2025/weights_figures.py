@@ -141,7 +141,9 @@ def interpretation(source: Source) -> Any:
         label_blocks(axis, marks, matrix.shape[1], "x")
         if name == "readout":
             axis.set(
-                xlabel="what the residual stream holds\n(bars end at 99.9% of the entries)",
+                xlabel=(
+                    "what the residual stream holds\n(bars end at 99.9% of the entries)"
+                ),
                 ylabel="predicted token",
             )
         else:

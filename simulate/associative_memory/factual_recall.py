@@ -84,7 +84,9 @@ MEANING = {
     "w_s": "attention on subjects, mean",
     "delta_r": "value gain of a relation's answers over all others, mean",
     "delta_s": "value gain of a subject's answers over all others, mean",
-    "noise_spread": "standard deviation of noise and end rows of V over answers: frozen by theory",
+    "noise_spread": (
+        "standard deviation of noise and end rows of V over answers: frozen by theory"
+    ),
     "conserved_relation": "w_r^2 - c delta_r^2, epsilon^2 by theory",
     "conserved_subject": "w_s^2 - c delta_s^2",
 }

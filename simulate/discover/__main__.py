@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     functions = {k: v for k, v in run_file(path).items() if callable(v)}
     require(
         name in functions,
-        f"{path}:{name}: there is no such function; {nearest(name, functions)}write def {name}(N=4) "
-        "that returns (module, inputs)",
+        f"{path}:{name}: there is no such function; {nearest(name, functions)}write def"
+        f" {name}(N=4) that returns (module, inputs)",
     )
     make = functions[name]
     require(

@@ -47,15 +47,18 @@ class Single(nn.Module):
             len(x) if isinstance(x, Tensor) and x.ndim else 0
             for x in tree_leaves(loss.inputs)
         }
-        say = "inputs: a batch takes some of their rows; they must be tensors with as many rows each"
+        say = (
+            "inputs: a batch takes some of their rows; they must be tensors with as"
+            " many rows each"
+        )
         require(len(rows) == 1 and rows != {0}, say)
         (self.rows,) = rows
         self.each = tree_map(lambda x: x[:, None], loss.inputs)
         needed = loss.bytes * (2 * loss.size + 1)
         require(
             not memory.exceeds(needed),
-            f"module: gradients along all {loss.size} weights at once need {memory.amount(needed)}; "
-            "take fewer inputs or weights",
+            f"module: gradients along all {loss.size} weights at once need"
+            f" {memory.amount(needed)}; take fewer inputs or weights",
         )
         start, whole = torch.from_numpy(loss.start), loss(loss.start)
         self.singly: Any = functools.partial(vmap, in_dims=(None, 0))
@@ -68,7 +71,8 @@ class Single(nn.Module):
         means = self.computed(self.singly(self.at), start, self.each)
         require(
             abs(means.mean() - whole) <= SAME * max(abs(whole), SAME),
-            "loss: is not the mean of the losses of single inputs, from which batches are drawn",
+            "loss: is not the mean of the losses of single inputs, from which batches"
+            " are drawn",
         )
 
     def forward(self, inputs: Any) -> Tensor:
@@ -102,8 +106,8 @@ class Single(nn.Module):
                 return function(*of).detach().numpy()
         except Exception as error:  # a stranger's code may raise anything
             raise ParameterError(
-                f"module: cannot be computed for many weights at once: {error_summary(error)}; use "
-                "torch.where for if and masks, no .item()"
+                "module: cannot be computed for many weights at once:"
+                f" {error_summary(error)}; use torch.where for if and masks, no .item()"
             ) from error
 
     def gradients(self, thetas: Array) -> Array:

@@ -308,8 +308,10 @@ class Discovered:
         many = len(meanings)
         classes = self.classes | ({"never move": self.still} if self.still else {})
         lines = [
-            f"{many} order parameter{'s' * (many != 1)} for {size:,} weights"
-            f"{': everything' * (many == size)}, {self.scope}",
+            (
+                f"{many} order parameter{'s' * (many != 1)} for {size:,} weights"
+                f"{': everything' * (many == size)}, {self.scope}"
+            ),
             f"residuals: {s.gap}; classes: {s.class_gap}",
             f"{check['check']}: {self.deviation:.1e} (at most {AGREE:g})",
             "",
@@ -380,9 +382,9 @@ def discover(
     deviation = subspace.deviation()
     require(
         deviation < AGREE,
-        f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
-        f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves weights "
-        "as they are?",
+        f"loss: descent of the module leaves its {len(subspace.forms)} order parameters"
+        f" by {deviation:.1g} within {STEPS} steps; is the loss differentiable there,"
+        " and leaves weights as they are?",
     )
     exact = (
         inputs is None or names.complete(loss.inputs) if sample is None else not sample

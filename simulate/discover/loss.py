@@ -56,8 +56,8 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
     """A tensor on the CPU, in this precision if it is of floats; others as they are."""
     require(
         not hasattr(x, "__next__") and not isinstance(x, torch.utils.data.DataLoader),
-        f"inputs: is {type(x).__name__}, of which a second pass may differ; give tensors, such as "
-        "torch.cat([*inputs])",
+        f"inputs: is {type(x).__name__}, of which a second pass may differ; give"
+        " tensors, such as torch.cat([*inputs])",
     )
     if not isinstance(x, Tensor):
         return x
@@ -168,7 +168,8 @@ class Loss:
             )
             require(
                 not (nn.parameter.is_lazy(x) or x.is_meta),
-                f"{name}: has no values (a lazy module, or one on device meta); initialise it first",
+                f"{name}: has no values (a lazy module, or one on device meta);"
+                " initialise it first",
             )
         if isinstance(of, nn.Module):
             of = self.module = copied(of, dtype)
@@ -181,13 +182,17 @@ class Loss:
         method = getattr(of, "loss", None)
         require(
             loss_fn or callable(method),
-            f"{self.name}: has no method loss(inputs); give loss_fn=lambda module, inputs: ...",
+            f"{self.name}: has no method loss(inputs); give loss_fn=lambda module,"
+            " inputs: ...",
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else method
         self.leaves: dict[str, Tensor] = {
             k: weights[k] for k in weights if k not in self.frozen
         }
-        say = "module: weights of torch.jit modules cannot be copied; give the module before that"
+        say = (
+            "module: weights of torch.jit modules cannot be copied; give the module"
+            " before that"
+        )
         require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
         self.inputs = tree_map(functools.partial(widened, dtype=dtype), inputs)
@@ -222,7 +227,8 @@ class Loss:
         )
         require(
             isinstance(start, Mapping),
-            f"start: must be a number or a mapping of names to tensors, got {type(start).__name__}",
+            "start: must be a number or a mapping of names to tensors, got"
+            f" {type(start).__name__}",
         )
         begun: dict[str, Any] = dict(self.leaves)
         for name, x in start.items():
@@ -321,8 +327,8 @@ class Loss:
         # a parameter that could be lowered does not exist: the message names the inputs
         require(
             not memory.exceeds(self.bytes),
-            f"inputs: one gradient over all of them needs {memory.amount(self.bytes)}, there are "
-            f"{memory.amount(memory.available())}; give fewer",
+            f"inputs: one gradient over all of them needs {memory.amount(self.bytes)},"
+            f" there are {memory.amount(memory.available())}; give fewer",
         )
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
@@ -379,7 +385,9 @@ class Loss:
         change.
         """
         numbers: dict[str, Any] = {
-            f"the buffer {k} (batch norm in training mode?); call module.eval() first": x.tolist()
+            f"the buffer {k} (batch norm in training mode?); call module.eval() first": (
+                x.tolist()
+            )
             for k, x in self.module.named_buffers()
         }
         for name, of in self.module.named_modules(prefix="module"):

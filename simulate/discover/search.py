@@ -43,8 +43,8 @@ MOST_CLASSES = 400
 FEW = 12  # weights that may all start at different values
 MOST_TRIES = 20
 UNEVEN = (
-    "start: the weights of {} start at different values, so that {} classes of weights move "
-    "differently, instead of {} from start=0, the symmetric start"
+    "start: the weights of {} start at different values, so that {} classes of weights"
+    " move differently, instead of {} from start=0, the symmetric start"
 )
 
 
@@ -91,9 +91,9 @@ class Points:
             many = labels.max() + 1
             require(
                 many <= MOST_CLASSES,
-                f"start: {many} or more of {labels.size} weights move differently, so that the "
-                f"subspace is everything, or nearly so (at most {MOST_CLASSES} are followed); "
-                + SYMMETRIC,
+                f"start: {many} or more of {labels.size} weights move differently, so"
+                " that the subspace is everything, or nearly so (at most"
+                f" {MOST_CLASSES} are followed); " + SYMMETRIC,
             )
             for draws in (DRAWS, SURE):
                 rows = self.draw(lambda z, labels=labels: z[labels], many, draws)  # type: ignore[misc]
@@ -155,8 +155,8 @@ class Points:
         scatter = np.abs(slopes - means[:, labels]).max(1)
         require(
             scatter.min() < ROUNDING,
-            f"classes of weights: gradients in one differ by {scatter.min():.1g}, which cannot be told "
-            f"from rounding; {SYMMETRIC}",
+            f"classes of weights: gradients in one differ by {scatter.min():.1g}, which"
+            f" cannot be told from rounding; {SYMMETRIC}",
         )
         return means[scatter < ROUNDING] * root
 
@@ -202,12 +202,15 @@ def uneven_weights(loss: Loss, points: Points) -> list[str]:
         if 2 < x.size < 2 * different:
             uneven.append(name)
             many = different > FEW
-            unused = f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"
+            unused = (
+                f"{name}: the loss does not depend on it; freeze it,"
+                " requires_grad_(False)"
+            )
             require(near[name].any() or not many, unused)
             require(
                 not many,
-                f"start: the weights of {name} start at different values, so that the subspace is "
-                f"everything: no two weights move together; {SYMMETRIC}",
+                f"start: the weights of {name} start at different values, so that the"
+                f" subspace is everything: no two weights move together; {SYMMETRIC}",
             )
     return uneven
 
@@ -254,7 +257,10 @@ def discovered(loss: Loss, seed: int) -> Subspace:
             counts = fine.max() + 1, zero.max() + 1
             warnings.warn(UNEVEN.format(", ".join(uneven), *counts), stacklevel=3)
     if not points.moves(start):
-        stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
+        stuck = (
+            "start: the gradient is zero there, so that descent never moves; start"
+            " elsewhere"
+        )
         raise ParameterError(stuck + elsewhere(loss, points))
     class_gap.require("classes of weights")
     V, gap = points.span(fine)

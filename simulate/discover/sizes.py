@@ -151,7 +151,8 @@ def scaling(make: Make, size: str, at: Sequence[int], **others: Any) -> Counts:
                 return form
         counts = ", ".join(f"{number} at {n}" for n, number in points)
         raise ParameterError(
-            f"{name}: no polynomial of {size} that two further sizes confirm ({counts}); give more"
+            f"{name}: no polynomial of {size} that two further sizes confirm"
+            f" ({counts}); give more"
         )
 
     everywhere = set[str].intersection(*({*f.classes} for f in found.values()))

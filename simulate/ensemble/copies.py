@@ -127,7 +127,10 @@ class Copies(nn.Module, Learner):
                 len(x) if isinstance(x, Tensor) and x.ndim else 0
                 for x in tree_leaves(data)
             }
-            say = "batch: draws rows of the data, which must be tensors with as many rows each"
+            say = (
+                "batch: draws rows of the data, which must be tensors with as many rows"
+                " each"
+            )
             require(len(rows) == 1 and rows != {0}, say)
             (self.rows,) = rows
             some = tree_map(lambda x: x[: max(self.p.batch_size, MANY)], some)
@@ -164,8 +167,8 @@ class Copies(nn.Module, Learner):
                     same = not (slope - other).norm() > 1e-4 * other.norm()
             require(
                 same,
-                "module: differs from seed to seed in more than weights and buffers; keep what is "
-                "drawn at random in buffers (register_buffer)",
+                "module: differs from seed to seed in more than weights and buffers;"
+                " keep what is drawn at random in buffers (register_buffer)",
             )
         rates = [[p.eta] for p in points] * (len(self.seeds) // self.many)
         self.moves: Any = Steps(
@@ -222,9 +225,9 @@ class Copies(nn.Module, Learner):
             own = [x for x in lines if not OTHERS.search(x)]
             where = " ".join("".join(own[-1:]).split())
             raise ParameterError(
-                f"module: cannot be computed for many copies at once: {where} "
-                f"({error_summary(error)}); use torch.where for if and masks, torch.stack for "
-                "assignments in place, no .item()"
+                "module: cannot be computed for many copies at once:"
+                f" {where} ({error_summary(error)}); use torch.where for if and masks,"
+                " torch.stack for assignments in place, no .item()"
             ) from error
         made.graph.eliminate_dead_code()
         made.recompile()
@@ -311,13 +314,13 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> plan.Syst
     computed, again, other = map(trial.digest, range(3))
     require(
         computed == again,
-        "module: is built otherwise when it is built again under the same seed; draw from torch's "
-        "generator",
+        "module: is built otherwise when it is built again under the same seed; draw"
+        " from torch's generator",
     )
     require(
         copies == 1 or p.batch_size or computed != other,
-        "seeds: all copies would be the same, from the same weights on all data; give a function "
-        "that builds the module (lambda: Net()), or batch=32",
+        "seeds: all copies would be the same, from the same weights on all data; give a"
+        " function that builds the module (lambda: Net()), or batch=32",
     )
     loss, values = trial.loss, trial.measure()
     share = (
@@ -420,7 +423,10 @@ def ensemble(
     require(
         not unknown, f"{unknown}: unknown keyword; see help(simulate.ensemble.ensemble)"
     )
-    say = "adamw: is adam without weight decay; Optimiser(optimizer='adamw', weight_decay=0.01)"
+    say = (
+        "adamw: is adam without weight decay; Optimiser(optimizer='adamw',"
+        " weight_decay=0.01)"
+    )
     require(optimizer != "adamw", say)
     calls = all(map(callable, (observables or {}).values()))
     require(calls, "observables: must be functions of module and data, by name")

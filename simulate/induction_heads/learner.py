@@ -26,10 +26,18 @@ from theory.induction_heads import Parameters
 from theory.induction_heads.structure import HEAD
 
 MEANING = {
-    "loss": "squared error summed over D, relative to predicting zero, on test sequences of the seed",
+    "loss": (
+        "squared error summed over D, relative to predicting zero, on test sequences of"
+        " the seed"
+    ),
     "loss_three": "the same loss with only alpha_3, beta_2, gamma_3 kept",
-    "loss_others": "the same loss with alpha_3, beta_2, gamma_3 and what lies outside the 19 directions set to zero",
-    "residual": "norm of the weights outside the 19 directions, relative to all weights",
+    "loss_others": (
+        "the same loss with alpha_3, beta_2, gamma_3 and what lies outside the 19"
+        " directions set to zero"
+    ),
+    "residual": (
+        "norm of the weights outside the 19 directions, relative to all weights"
+    ),
     "pseudo": "the 19 pseudo-parameters",
 }
 KINDS = {

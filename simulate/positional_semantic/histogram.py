@@ -151,10 +151,12 @@ class Learner(Member):
     def _optimize(self) -> None:
         """Create the optimisers of this phase."""
         self.optimizers: dict[str, torch.optim.Optimizer] = {
-            kind: torch.optim.SGD(model.parameters(), lr=self.p.eta)
-            if self.frozen
-            else torch.optim.Adam(
-                model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9
+            kind: (
+                torch.optim.SGD(model.parameters(), lr=self.p.eta)
+                if self.frozen
+                else torch.optim.Adam(
+                    model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9
+                )
             )
             for kind, model in self.models.items()
         }
@@ -244,10 +246,9 @@ class Learner(Member):
             row |= {
                 f"accuracy{name}": accuracy(model, self.test),
                 f"dependence{name}": dependence(model, self.test),
-                f"attention{name}": model.attention(self.test[:2])
-                .detach()
-                .cpu()
-                .numpy(),
+                f"attention{name}": (
+                    model.attention(self.test[:2]).detach().cpu().numpy()
+                ),
             }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
         changed = [

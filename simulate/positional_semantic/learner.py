@@ -20,10 +20,17 @@ from theory.positional_semantic import Parameters
 
 MEANING = {
     "q": "sigma^2 |Q|^2/d",
-    "m": "overlap with the positional encoding, |p_1.Q|/sqrt(d), root sum of squares over columns",
-    "theta": "overlap with the teacher, sigma^2 |Q.Q*|/d, root sum of squares over columns",
+    "m": (
+        "overlap with the positional encoding, |p_1.Q|/sqrt(d), root sum of squares"
+        " over columns"
+    ),
+    "theta": (
+        "overlap with the teacher, sigma^2 |Q.Q*|/d, root sum of squares over columns"
+    ),
     "train_loss": "empirical risk (3) divided by d",
-    "test_mse_half": "half of E|y - f|^2/d on fresh sentences (of low-rank labels E|y - f|^2)",
+    "test_mse_half": (
+        "half of E|y - f|^2/d on fresh sentences (of low-rank labels E|y - f|^2)"
+    ),
     "gradient": "norm of the gradient of the risk divided by sqrt(d)",
 }
 TEST_BLOCK = 4000  # sentences at a time

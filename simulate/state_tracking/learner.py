@@ -32,7 +32,8 @@ def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
         return {}
     if p.teachers == "group":
         raise ParameterError(
-            f"permutations = {p.permutations!r}: must be iid or distinct where a table is given"
+            f"permutations = {p.permutations!r}: must be iid or distinct where a table"
+            " is given"
         )
     return {"given_permutations": task.check_permutations(permutations, p).tolist()}
 

@@ -24,7 +24,9 @@ MEANING = {
     "logit_other": "mean logit of the other states, training set",
     "variance_correct": "variance of the correct logit, training set",
     "variance_other": "variance of the other logits, training set",
-    "kurtosis_correct": "excess kurtosis of the correct logit: 0 if normal, -1.2 if uniform",
+    "kurtosis_correct": (
+        "excess kurtosis of the correct logit: 0 if normal, -1.2 if uniform"
+    ),
     "kurtosis_other": "excess kurtosis of the other logits",
     "accuracy": "next-token accuracy under teacher forcing, test set",
     "step_accuracy": "next-token accuracy per step, test set",
@@ -53,13 +55,14 @@ def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
     wrong = d_g * N * (N - 1)
     return {
         "R": on_own / right,
-        "S": (every - on_own) / (d_g * (d_g - 1) * N)
-        if d_g > 1
-        else on_own * torch.nan,
+        "S": (
+            (every - on_own) / (d_g * (d_g - 1) * N) if d_g > 1 else on_own * torch.nan
+        ),
         "zeta": total / right,
         "M_variance_correct": own_squares / right - (on_own / right) ** 2,
-        "M_variance_other": (squares - own_squares) / wrong
-        - ((total - on_own) / wrong) ** 2,
+        "M_variance_other": (
+            (squares - own_squares) / wrong - ((total - on_own) / wrong) ** 2
+        ),
     }
 
 
@@ -175,6 +178,6 @@ def measure(
     quantities |= {"step_accuracy": steps, "accuracy": steps.mean(1)}
     quantities["c_A"], quantities["c_ansatz"] = attention_factor(students)
     return {
-        name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v)
+        name: v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v
         for name, v in quantities.items()
     }

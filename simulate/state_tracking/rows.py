@@ -215,9 +215,14 @@ def load(context, array, places, parts):
         vectors = [builder.load(pointer, align=4) for pointer in pointers]
         return _joined(builder, context.get_value_type(block), vectors)
 
-    return block(
-        array, types.UniTuple(types.uint64, many) if many > 1 else types.uint64, parts
-    ), build
+    return (
+        block(
+            array,
+            types.UniTuple(types.uint64, many) if many > 1 else types.uint64,
+            parts,
+        ),
+        build,
+    )
 
 
 @intrinsic
@@ -254,9 +259,10 @@ def add_to(context, array, places, block, count):
                 builder.store(vector, pointer, align=4)
         return context.get_dummy_value()
 
-    return types.none(
-        array, types.UniTuple(types.uint64, many), block, types.uint64
-    ), build
+    return (
+        types.none(array, types.UniTuple(types.uint64, many), block, types.uint64),
+        build,
+    )
 
 
 def _across(fold: Callable):

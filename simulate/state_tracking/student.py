@@ -233,7 +233,8 @@ def teacher_weights(
     lead = (1 - np.cos(np.outer(lags, omega))).sum(1).min(initial=np.inf)
     if lead < 1e-9:
         raise ParameterError(
-            f"rope = {p.rope!r}, d_h = {p.d_h}: these frequencies cannot single out one of L = {p.L} actions"
+            f"rope = {p.rope!r}, d_h = {p.d_h}: these frequencies cannot single out one"
+            f" of L = {p.L} actions"
         )
     scale = np.sqrt(gap * np.sqrt(p.d_h) / lead) if p.L > 1 else 0.0
     key = np.tile([1.0, 0.0], p.d_h // 2) * scale

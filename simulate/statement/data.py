@@ -59,7 +59,10 @@ def _sample(
     """
     if not f.injective or f.leading:
         return rng.integers(size, size=(count, *shape))
-    said = "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all inputs"
+    said = (
+        "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all"
+        " inputs"
+    )
     require(len(f.injective) == 1, f"sample {f.name}: {said}")
     (j,) = f.injective
     others = shape[:j] + shape[j + 1 :]

@@ -297,7 +297,8 @@ def system(stated: Statement) -> Stated:
     taken = ", ".join(sorted(names))
     require(
         not names,
-        f"statement {stated.name}: {taken}: is the name of a field or result of training; choose another",
+        f"statement {stated.name}: {taken}: is the name of a field or result of"
+        " training; choose another",
     )
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
     return Stated(
@@ -305,7 +306,10 @@ def system(stated: Statement) -> Stated:
         model.parameters(stated),
         functools.partial(Unstacked, functools.partial(Learner, stated)),
         {
-            "loss": "mean loss: of all inputs, or of a test sample where they are not listed"
+            "loss": (
+                "mean loss: of all inputs, or of a test sample where they are not"
+                " listed"
+            )
         },
         functools.partial(memory, stated),
         default_dtype="float64",

@@ -214,7 +214,8 @@ class Grid:
             if len(values)
         }
         times = [
-            f"{d}: measured at other values from setting to setting, {x:.0%} blank (NaN)"
+            f"{d}: measured at other values from setting to setting, {x:.0%} blank"
+            " (NaN)"
             for d, x in shares.items()
             if x > 0
         ]

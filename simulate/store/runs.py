@@ -208,7 +208,8 @@ def ensemble(
         )
     if "parameters" not in runs.attrs:
         raise ParameterError(
-            f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders"
+            f"{path}: attribute parameters is missing, or runs of several settings;"
+            " name one of its folders"
         )
     try:
         p = kind(**json.loads(runs.attrs["parameters"]))
@@ -221,8 +222,9 @@ def ensemble(
             raise ParameterError(f"{path}: variable {name} is missing")
         if set(runs[name].dims) != set(dimensions):
             raise ParameterError(
-                f"{path}: variable {name} has dimensions ({', '.join(map(str, runs[name].dims))}), "
-                f"must be ({', '.join(dimensions)})"
+                f"{path}: variable {name} has dimensions"
+                f" ({', '.join(map(str, runs[name].dims))}), must be"
+                f" ({', '.join(dimensions)})"
             )
         if runs[name].dtype.kind not in "biuf":
             raise ParameterError(f"{path}: variable {name} holds no numbers")
@@ -231,7 +233,8 @@ def ensemble(
     for dimension, length in sizes(p).items():
         if runs.sizes.get(dimension, length) != length:
             raise ParameterError(
-                f"{path}: dimension {dimension} has length {runs.sizes[dimension]}, must be {length}"
+                f"{path}: dimension {dimension} has length {runs.sizes[dimension]},"
+                f" must be {length}"
             )
     return p, p.timed(runs) if isinstance(p, Stepped) else runs
 
@@ -355,7 +358,8 @@ def _joined(
             setting = _object(run.attrs.get("configuration"))
             if setting is None or "seed" not in run.attrs:
                 raise ParameterError(
-                    f"{file}: attribute {'seed' if setting else 'configuration'} is missing"
+                    f"{file}: attribute {'seed' if setting else 'configuration'} is"
+                    " missing"
                 )
             if setting.get("format") != FORMAT or not isinstance(
                 setting.get("model"), str
@@ -371,7 +375,8 @@ def _joined(
                 or of.setdefault(seed, run) is not run
             ):
                 raise ParameterError(
-                    f"{file}: of seed {seed}, which is not its name, or that another file holds already"
+                    f"{file}: of seed {seed}, which is not its name, or that another"
+                    " file holds already"
                 )
         except (ParameterError, OSError) as error:
             notes.append(f"{error}; left out")
@@ -387,8 +392,8 @@ def _joined(
         for of in runs_by.values()
     ):
         notes.append(
-            f"{store}: seeds of one configuration, trained by different code; remove those of the "
-            "older to train them again"
+            f"{store}: seeds of one configuration, trained by different code; remove"
+            " those of the older to train them again"
         )
     settings = {config: joined_runs.setting(config) for config in runs_by}
     models = sorted({s["model"] for s in settings.values()})
@@ -407,8 +412,9 @@ def _joined(
     if lazy or memory.exceeds(grid.nbytes):
         if importlib.util.find_spec("dask") is None:
             raise ParameterError(
-                f"{store}: needs {memory.amount(3 * grid.nbytes)} of memory, there are {memory.amount(memory.available())}; "
-                "name one of its folders, or install dask to open it piece by piece"
+                f"{store}: needs {memory.amount(3 * grid.nbytes)} of memory, there are"
+                f" {memory.amount(memory.available())}; name one of its folders, or"
+                " install dask to open it piece by piece"
             )
         grid.runs = [run.chunk() for run in grid.runs]
     notes += [f"{store}: {blank}" for blank in grid.blanks()]

@@ -65,9 +65,9 @@ def provenance(
         "configuration": config,
         "seed": seed,
         "versions": json.dumps(versions),
-        "command": command.encode(
-            errors="backslashreplace"
-        ).decode(),  # a path may be invalid text
+        "command": (
+            command.encode(errors="backslashreplace").decode()
+        ),  # a path may be invalid text
         "code": code,
     }
 

@@ -56,8 +56,8 @@ def seeds(asked: Any) -> list[int]:
     good = all(is_whole(s) and 0 <= s < 2**63 for s in listed)
     if not good or len(set(listed)) < len(listed) or len(listed) > MOST_SEEDS:
         raise ParameterError(
-            f"seeds = {repr(asked):.80}: must be distinct whole numbers >= 0 and below 2^63, "
-            f"or how many of them; at most {MOST_SEEDS}"
+            f"seeds = {repr(asked):.80}: must be distinct whole numbers >= 0 and below"
+            f" 2^63, or how many of them; at most {MOST_SEEDS}"
         )
     return [int(s) for s in listed]
 

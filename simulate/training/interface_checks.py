@@ -35,8 +35,8 @@ def length(system: Any, p: Any) -> int:
     steps = system.length(p)
     if not is_whole(steps) or steps < 0:
         raise ParameterError(
-            f"{system.name}: length(p) = {steps!r}: must be a whole number >= 0, or a run would "
-            "not end"
+            f"{system.name}: length(p) = {steps!r}: must be a whole number >= 0, or a"
+            " run would not end"
         )
     if system.time is None:
         return int(steps)
@@ -63,8 +63,8 @@ def increasing_times(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
         np.isfinite(times).all() and (np.diff(times) > 0).all()
     ):
         raise ParameterError(
-            f"{system.name}: clock(p, steps) does not advance with the {system.counter}s: "
-            f"{', '.join(f'{t}' for t in times.ravel()[:3])}, ..."
+            f"{system.name}: clock(p, steps) does not advance with the"
+            f" {system.counter}s: {', '.join(f'{t}' for t in times.ravel()[:3])}, ..."
         )
     return times
 
@@ -115,8 +115,8 @@ def records(
         shape = made[name].shape
         if len(shape) != axes or shape[0] != students:
             raise ParameterError(
-                f"{who}: {name} has shape {shape}, must have {axes} axes, the first over "
-                f"{students} students"
+                f"{who}: {name} has shape {shape}, must have {axes} axes, the first"
+                f" over {students} students"
             )
         if first is not None and shape != first[name].shape:
             raise ParameterError(
@@ -148,7 +148,10 @@ def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
             if system.time and v.dims != over.get(n, v.dims)
         ]
         if at != steps or other:
-            return f"lacks measurements of {system.counter} 0 to {last}, as these parameters have them"
+            return (
+                f"lacks measurements of {system.counter} 0 to {last}, as these"
+                " parameters have them"
+            )
         return ""
 
     return lacking
@@ -256,15 +259,16 @@ def resumable(
     checkpoints.set_generators(generators)
     if not alike(*ends):
         raise ParameterError(
-            f"{system.name}: step({number}) made twice from the same state gives two states or "
-            "measurements, a resumed run would be another; keep in state() all that step() changes, "
-            "and draw random numbers from simulate.training.plan.streams.of_torch(seed, 0, number)"
+            f"{system.name}: step({number}) made twice from the same state gives two"
+            " states or measurements, a resumed run would be another; keep in state()"
+            " all that step() changes, and draw random numbers from"
+            " simulate.training.plan.streams.of_torch(seed, 0, number)"
         )
     if moved := [k for k, v in counts[0].items() if not alike(v, counts[1].get(k))]:
         raise ParameterError(
-            f"{system.name}: step({number}) made twice from the same state gives two values of the "
-            f"attribute {moved[0][1:]}, a resumed run may be another; keep it in state(), or take the "
-            "number of the step"
+            f"{system.name}: step({number}) made twice from the same state gives two"
+            f" values of the attribute {moved[0][1:]}, a resumed run may be another;"
+            " keep it in state(), or take the number of the step"
         )
 
 
@@ -279,9 +283,9 @@ def attributes(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
         return {name: of}
     if isinstance(of, DRAWING):
         return {
-            name: of.get_state()
-            if isinstance(of, torch.Generator)
-            else pickle.dumps(of)
+            name: (
+                of.get_state() if isinstance(of, torch.Generator) else pickle.dumps(of)
+            )
         }
     parts = dict(enumerate(of)) if isinstance(of, list | tuple) else of
     parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
@@ -328,12 +332,13 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
         learner.load(states)
     except Exception as error:  # foreign code may raise anything
         raise ParameterError(
-            f"{system.name}: load() does not take what state() gave: {error_summary(error)}"
+            f"{system.name}: load() does not take what state() gave:"
+            f" {error_summary(error)}"
         ) from error
     if not all(alike(state(system, learner, b), s) for b, s in enumerate(states)):
         raise ParameterError(
-            f"{system.name}: load() does not take up what state() gave, a resumed run would not "
-            "go on where it stopped"
+            f"{system.name}: load() does not take up what state() gave, a resumed run"
+            " would not go on where it stopped"
         )
 
 

@@ -166,10 +166,14 @@ def announce(jobs: Sequence[Job], workers: int | None) -> None:
     took = (
         f"about {duration(seconds)} of computing in all"
         if workers is None
-        else f"about {duration(seconds / workers)} here ({workers} of {len(jobs)} jobs at a time)"
+        else (
+            f"about {duration(seconds / workers)} here ({workers} of {len(jobs)} jobs"
+            " at a time)"
+        )
     )
     print(
-        f"training will take {took}; if interrupted, it goes on from its last checkpoint",
+        f"training will take {took}; if interrupted, it goes on from its last"
+        " checkpoint",
         file=sys.stderr,
         flush=True,
     )

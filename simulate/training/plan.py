@@ -215,9 +215,11 @@ class System:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(
             p,
-            until
-            if until is not None or self.time is None
-            else own.pop(self.time, None),
+            (
+                until
+                if until is not None or self.time is None
+                else own.pop(self.time, None)
+            ),
         )
         values = own.pop(self.sweep_parameter, None)
         arguments.keywords(self, p, own)
@@ -323,9 +325,9 @@ class System:
             if old:
                 named = textwrap.shorten(", ".join(old), 40, placeholder=" ...")
                 warnings.warn(
-                    f"{storage.place(store, config, 0).parent}: trained by other code than "
-                    f"{self.name} has now: {len(old)} of {len(seeds)} seeds ({named}); "
-                    "remove them to train again",
+                    f"{storage.place(store, config, 0).parent}: trained by other code"
+                    f" than {self.name} has now: {len(old)} of {len(seeds)} seeds"
+                    f" ({named}); remove them to train again",
                     stacklevel=2,
                 )
             parts.append(joined_runs.combine(stored, seeds))
@@ -366,7 +368,8 @@ class System:
             if isinstance(error, ParameterError):
                 raise
             raise ParameterError(
-                f"{self.name}: identity() gives what JSON cannot hold ({error_summary(error)})"
+                f"{self.name}: identity() gives what JSON cannot hold"
+                f" ({error_summary(error)})"
             ) from None
 
     def until(self, p: Any, until: float | None = None) -> Any:
@@ -392,12 +395,14 @@ class System:
             return p
         if not hasattr(p, "run_to"):
             raise ParameterError(
-                f"until = {until}: {self.name} has no time of its own; set {self.counter}s=... instead"
+                f"until = {until}: {self.name} has no time of its own; set"
+                f" {self.counter}s=... instead"
             )
         reaching = p.run_to(arguments.time(until, f"until ({self.time})"))
         if not isinstance(reaching, self.parameters):
             raise ParameterError(
-                f"{self.name}: run_to() gives {type(reaching).__name__}, must give parameters"
+                f"{self.name}: run_to() gives {type(reaching).__name__}, must give"
+                " parameters"
             )
         return reaching
 
@@ -427,6 +432,7 @@ class System:
         chosen = devices.find(name)
         if self.devices and chosen.type not in self.devices:
             raise ParameterError(
-                f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone"
+                f"device = {name!r}: {self.name} is trained on"
+                f" {' or '.join(self.devices)} alone"
             )
         return chosen

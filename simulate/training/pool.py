@@ -229,7 +229,8 @@ def one_line() -> Iterator[None]:
         if "without overflow" not in str(error):
             raise
         raise ParameterError(
-            "eta: beyond the students' precision, weights and loss would not be finite; take it smaller"
+            "eta: beyond the students' precision, weights and loss would not be finite;"
+            " take it smaller"
         ) from None
 
 

@@ -210,7 +210,10 @@ def test_beside_threads_nothing_is_forked():
     """Sphinx runs without a server, and a line says so; its pages are built in the long
     form.
     """
-    ended = "forked.sphinx = lambda: sys.exit('DOCS_SERVER' in os.environ)\nforked.build([])"
+    ended = (
+        "forked.sphinx = lambda: sys.exit('DOCS_SERVER' in"
+        " os.environ)\nforked.build([])"
+    )
     done = subprocess.run(
         [
             sys.executable,

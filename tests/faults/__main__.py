@@ -113,7 +113,8 @@ def main(argv: list[str] | None = None) -> int:
                 print(line(fault, found))
         said = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
         print(
-            f"seed {args.seed}: {len(faults)} faults, {said}; {len(passed)} equivalent passed over"
+            f"seed {args.seed}: {len(faults)} faults, {said}; {len(passed)} equivalent"
+            " passed over"
         )
     return int(states["caught"] < len(faults))
 

@@ -21,8 +21,7 @@ LIBRARIES = (
     "scipy.optimize",
     "scipy.integrate",
     "scipy.stats",
-    "xarray",
-    # fmt: skip
+    "xarray",  # fmt: skip
     "netCDF4",
     "matplotlib.pyplot",
     "numba",

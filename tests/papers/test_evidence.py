@@ -44,11 +44,11 @@ def fresh(forked):
     loaded.
     """
     script = (
-        "import sys\nfrom theory.models.registry import find\nfrom verify.checks.report import Request, collect\n"
-        "found = collect(Request(find('associative_memory')), 'gradients').checks\n"
-        "print({c.id: c.verdict for c in found}, [\n"
-        "    n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
-        "    and n.partition('.')[0] in ('theory', 'simulate', 'verify')], sep='\\n')"
+        "import sys\nfrom theory.models.registry import find\nfrom verify.checks.report"
+        " import Request, collect\nfound = collect(Request(find('associative_memory')),"
+        " 'gradients').checks\nprint({c.id: c.verdict for c in found}, [\n    n for n,"
+        " m in sys.modules.items() if not hasattr(m, '__path__')\n    and"
+        " n.partition('.')[0] in ('theory', 'simulate', 'verify')], sep='\\n')"
     )
     done = forked(lambda: exec(script, {}), anew=True)
     assert done.returncode == 0, done.stderr
@@ -146,8 +146,8 @@ def test_cited_tests_are_run(tmp_path, monkeypatch):
     """
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_it.py").write_text(
-        "import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_many(n):\n    assert n < 2\n\n\n"
-        "def test_one():\n    pass\n"
+        "import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_many(n):\n "
+        "   assert n < 2\n\n\ndef test_one():\n    pass\n"
     )
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider")
@@ -257,7 +257,10 @@ def test_names_change_without_making_results_stale(tmp_path):
     """What modules define may be called otherwise, everywhere at once; two names
     exchanged, a name of an argument and one of another library count.
     """
-    code = "import numpy as np\ndef f(x: int) -> float: return np.sin(g(x)) + h(x)\nf(SIZE)\n"
+    code = (
+        "import numpy as np\ndef f(x: int) -> float: return np.sin(g(x)) +"
+        " h(x)\nf(SIZE)\n"
+    )
     code += "SIZE = 3\ndef g(x): return x + 1\ndef h(x): return g(x) if x else f(x)"
 
     def digest(*changes):

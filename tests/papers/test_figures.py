@@ -193,8 +193,10 @@ def test_titles_in_symbols():
     file.
     """
     p = Parameters.demo().replace(d_g=6, eta=1e-5, n_train=64)
-    assert titles.title([(p, 2)]) == (
-        r"preset demo; $N=16$; $L=8$; $d_g=6$; $\eta=10^{-5}$; $n_{\mathrm{train}}=64$; 2 seeds"
+    assert (
+        titles.title([(p, 2)])
+        == r"preset demo; $N=16$; $L=8$; $d_g=6$; $\eta=10^{-5}$;"
+        r" $n_{\mathrm{train}}=64$; 2 seeds"
     )
     assert titles.title([(Parameters(), 0)]) == "preset table 1; $N=32$; $L=10$"
     both = [(Parameters(epochs=8192), 1), (Parameters(epochs=8192, L=3), 1)]

@@ -120,7 +120,7 @@ def test_weights_by_name():
     times = {"t": [0.0, 1.0, 2.0]}
     loss = lambda w, inputs: (
         (0.8 * w["w"][inputs[0]] - 1 - 0.5 * inputs[1]) ** 2 / 2
-    ).mean()  # noqa: E731
+    ).mean()
     named = discover(loss, data, {"w": torch.zeros(3)})
     runs = xr.Dataset(coords=times)
     one, two = (

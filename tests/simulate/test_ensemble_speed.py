@@ -103,5 +103,6 @@ def test_steps_over_a_loop(name, dtype, optimizer, benchmark):
     apart = seconds(loop(kind, cast, batch, dtype, optimizer))
     benchmark.extra_info.update(together=together, apart=apart, ratio=apart / together)
     print(
-        f"{name} {dtype} {optimizer}: {1e3 * together:.2f} ms, loop {1e3 * apart:.1f} ms, {apart / together:.1f} times"
+        f"{name} {dtype} {optimizer}: {1e3 * together:.2f} ms, loop"
+        f" {1e3 * apart:.1f} ms, {apart / together:.1f} times"
     )

@@ -40,11 +40,13 @@ def every_sequence(p: Steps) -> tuple[torch.Tensor, torch.Tensor]:
             rest = list(others)
             rows.append(
                 [
-                    trigger
-                    if s in (place, p.T - 1)
-                    else y
-                    if s == place + 1
-                    else rest.pop()
+                    (
+                        trigger
+                        if s in (place, p.T - 1)
+                        else y
+                        if s == place + 1
+                        else rest.pop()
+                    )
                     for s in range(p.T)
                 ]
                 + [y]

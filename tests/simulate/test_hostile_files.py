@@ -78,8 +78,8 @@ HOSTILE = {
     "compound": types([("a", "f8"), ("b", "i4")]),
     "enumeration": types(bool),
     "array without values": empty,
-    "no list of axes": lambda file, folder: axes(file).attrs.__setitem__(
-        "DIMENSION_LIST", 1
+    "no list of axes": (
+        lambda file, folder: axes(file).attrs.__setitem__("DIMENSION_LIST", 1)
     ),
     "more than fits": lambda file, folder: file.create_dataset(
         "y", (10**12,), "f8", chunks=(1000,), compression="gzip"

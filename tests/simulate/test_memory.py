@@ -210,7 +210,10 @@ def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):
     memory.require(lambda p: size, tiny, "this", there=size)
     with pytest.raises(
         ParameterError,
-        match="N = 6: this needs about 1 GiB of memory, there are 1024 MiB; take N smaller",
+        match=(
+            "N = 6: this needs about 1 GiB of memory, there are 1024 MiB; take N"
+            " smaller"
+        ),
     ):
         memory.require(lambda p: size * p.N / 6, tiny, "this", there=size - 1)
     with pytest.raises(ParameterError, match=r"2 GiB of memory \(2 at a time\)"):
@@ -219,7 +222,10 @@ def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):
 
 def test_a_limit_of_the_process_counts():
     """What `ulimit -v` leaves, not what the machine has."""
-    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from theory.runtime import memory; print(memory.available())"
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from"
+        " theory.runtime import memory; print(memory.available())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -180,8 +180,8 @@ def test_stored_runs_keep_their_identity():
     assert Parameters(**json.loads(p.as_json())) == p
 
 
-TABLE_1 = (
-    "ff8b8f449471037d/seed-00000.nc"  # where Table 1 was stored before these fields
+TABLE_1 = (  # where Table 1 was stored before these fields
+    "ff8b8f449471037d/seed-00000.nc"
 )
 
 

@@ -52,8 +52,10 @@ INNER = {
     "branches": "crossing",
     "positional_semantic.onset": "over_alpha",
     "general": "attention fields conjugates output_channel input_channel",
-    "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
-    "early_difference exponent onset_A gain_of_flow departure_of_sharp",
+    "state_tracking.onset": (
+        "secant sharp at_large_sizes rates growth early_mass "
+        "early_difference exponent onset_A gain_of_flow departure_of_sharp"
+    ),
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
     "online.numbers": "numbers_at boundary end_of",

@@ -188,7 +188,10 @@ WRONG = {
     "an unknown model": (["state_trackin"], "no model named 'state_trackin'"),
     "an unknown preset": (
         ["--preset", "tabel_2"],
-        "--preset tabel_2: must be one of table_1, table_2, demo, words_a5, words_s5; did",
+        (
+            "--preset tabel_2: must be one of table_1, table_2, demo, words_a5,"
+            " words_s5; did"
+        ),
     ),
     "an unknown parameter": (
         ["--set", "etta=1"],
@@ -267,12 +270,11 @@ def test_words_stay_words(call, tmp_path):
     """In drawn formulas; letters below letters are small."""
     path = tmp_path / "noise.py"
     path.write_text(
-        "from theory.statement import *\n"
-        'N, noise_level = sizes("N"), number("noise_level")\n'
-        'letter = sort("letter", N)\n'
-        'x, w = draw(letter), weight("w", letter)\n'
-        "loss = (w[x] - noise_level) ** 2\n"
-        'stated = statement(loss, name="noise", title="Noise", values=dict(N=3, noise_level=1.0))\n'
+        'from theory.statement import *\nN, noise_level = sizes("N"),'
+        ' number("noise_level")\nletter = sort("letter", N)\nx, w = draw(letter),'
+        ' weight("w", letter)\nloss = (w[x] - noise_level) ** 2\nstated ='
+        ' statement(loss, name="noise", title="Noise", values=dict(N=3,'
+        " noise_level=1.0))\n"
     )
     code, out, _ = call(listing.main, str(path))
     assert code == 0 and "population_loss = " in out and "noise_level" in out

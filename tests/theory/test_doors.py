@@ -89,8 +89,9 @@ def test_the_hint_can_be_typed():
     assert "theory.state_tracking.Parameters(L=8)" in message(st.onset, {"L": 8})
     assert "theory.state_tracking.Parameters.demo()" in message(st.onset, "demo")
     said = message(st.onset, Heads.emergence())
-    assert said == (
-        "p is Parameters of induction_heads; state_tracking needs theory.state_tracking.Parameters"
+    assert (
+        said == "p is Parameters of induction_heads; state_tracking needs"
+        " theory.state_tracking.Parameters"
     )
     missing = {k: v for k, v in st.Parameters().values().items() if k != "c_omega"}
     assert message(st.emergence_times, missing).endswith("gives no value for c_omega")

@@ -46,8 +46,8 @@ EDGES: dict[str, Any] = {
     "masked": lambda x: np.ma.masked_array([x, x], [False, True]),
     "dimension": lambda x: xr.DataArray([x, x], dims="edge"),
 }
-UNTIL = (
-    "until|alpha|t|run length"  # messages call the length of a run by the model's time
+UNTIL = (  # messages call the length of a run by the model's time
+    "until|alpha|t|run length"
 )
 
 

@@ -114,9 +114,11 @@ def sample(expr, draw):
     symbols -= {base.label for base in expr.atoms(sp.IndexedBase)}
     ends = {q for s in sums for q in s.limits[0][2].free_symbols}
     values = {
-        q: sp.Integer(4 if q in ends else draw.randint(3, 6))
-        if q.is_integer
-        else fraction(draw)
+        q: (
+            sp.Integer(4 if q in ends else draw.randint(3, 6))
+            if q.is_integer
+            else fraction(draw)
+        )
         for q in sorted(symbols, key=str)
     }
     arrays = {}
@@ -266,7 +268,10 @@ def test_unknown_model_names_the_nearest():
 def test_what_a_model_lacks_names_those_that_have_it():
     """Commands and optional modules."""
     tracking, attention = map(registry.find, ("state_tracking", "positional_semantic"))
-    others = "^verify.thresholds: not for state_tracking, but for positional_semantic; state_tracking has verify.gradients, "
+    others = (
+        "^verify.thresholds: not for state_tracking, but for positional_semantic;"
+        " state_tracking has verify.gradients, "
+    )
     with pytest.raises(ParameterError, match=others):
         registry.require_command(tracking, "thresholds")
     registry.require_command(attention, "thresholds")
@@ -282,11 +287,11 @@ def test_theory_does_not_load_torch():
     wings.
     """
     code = (
-        "import importlib, pkgutil, sys, theory\n"
-        "names = [m.name for m in pkgutil.walk_packages(theory.__path__, 'theory.')]\n"
-        "assert 'theory.state_tracking.dynamics' in names\n"
-        "[importlib.import_module(n) for n in names]\n"
-        "print(sorted({n.split('.')[0] for n in sys.modules} & {'torch', 'simulate', 'verify', 'papers'}))\n"
+        "import importlib, pkgutil, sys, theory\nnames = [m.name for m in"
+        " pkgutil.walk_packages(theory.__path__, 'theory.')]\nassert"
+        " 'theory.state_tracking.dynamics' in names\n[importlib.import_module(n) for n"
+        " in names]\nprint(sorted({n.split('.')[0] for n in sys.modules} & {'torch',"
+        " 'simulate', 'verify', 'papers'}))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -36,30 +36,30 @@ PRINTED = {
     "ds_dalpha": s * 2 * (N - 1) * beta * p / G,
     "dloss_dgamma": 2 * gamma * (s**2 + F) / r**2 - 2 * s / r,
     "dloss_dbeta": 2 * F * s * p * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
-    "dloss_dalpha": 4
-    * beta
-    * (N - 1)
-    * F
-    * s
-    * p
-    / G
-    * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
+    "dloss_dalpha": (
+        4 * beta * (N - 1) * F * s * p / G * (gamma**2 * (s - 1) / r**3 - gamma / r**2)
+    ),
     # B.5
-    "dgamma_dt": 2 * s / (s + 2 * N - 1)
-    - 2 * gamma * (s**2 + 2 * N - 1) / (s + 2 * N - 1) ** 2,
-    "dbeta_dt": 2
-    * (2 * N - 1)
-    * s
-    * p
-    * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3),
-    "dalpha_dt": 2
-    * beta
-    * (2 * N - 2)
-    * (2 * N - 1)
-    * s
-    * p
-    / G
-    * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3),
+    "dgamma_dt": (
+        2 * s / (s + 2 * N - 1) - 2 * gamma * (s**2 + 2 * N - 1) / (s + 2 * N - 1) ** 2
+    ),
+    "dbeta_dt": (
+        2
+        * (2 * N - 1)
+        * s
+        * p
+        * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3)
+    ),
+    "dalpha_dt": (
+        2
+        * beta
+        * (2 * N - 2)
+        * (2 * N - 1)
+        * s
+        * p
+        / G
+        * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3)
+    ),
 }
 
 

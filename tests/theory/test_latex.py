@@ -215,7 +215,8 @@ def test_one_symbol_one_printed_form():
 def test_escape():
     """Plain text becomes printable; mathematics between dollars passes."""
     assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>|") == (
-        r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{} \textless{}\textgreater{}"
+        r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{}"
+        r" \textless{}\textgreater{}"
         r"\textbar{}"
     )
     assert latex.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
@@ -309,7 +310,10 @@ def test_long_equations_are_broken(model):
 @pytest.mark.parametrize("room", [12, 20, 60])
 def test_broken_lines_are_the_formula(room):
     """Without what joins lines, the same characters in the same order."""
-    long = r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k + l + m + n"
+    long = (
+        r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k +"
+        r" l + m + n"
+    )
     made = printing.broken(long, room)
     assert (len(made) > 1) == (printing.width(long) > room)
     joined = "".join(made).replace(r"\left. ", "").replace(r" \right.", "")

@@ -341,11 +341,13 @@ def test_mean_inputs_by_enumeration(size, triggers, length):
         for others in itertools.product(plain, repeat=free):
             rest = list(others)
             tokens = [
-                trigger
-                if s in (place, length - 1)
-                else y
-                if s == place + 1
-                else rest.pop()
+                (
+                    trigger
+                    if s in (place, length - 1)
+                    else y
+                    if s == place + 1
+                    else rest.pop()
+                )
                 for s in range(length)
             ]
             z = triggers  # a plain token

@@ -161,7 +161,10 @@ def test_several_values_are_a_call_in_python():
         Parameters().parse(["L=3,x"])
 
 
-FAR = "lr learning_rate seed seeds alpha heads depth width layers temperature length seq_len decay"
+FAR = (
+    "lr learning_rate seed seeds alpha heads depth width layers temperature length"
+    " seq_len decay"
+)
 FAR += " lambda hidden states actions vocab steps time threads"
 
 

@@ -23,9 +23,11 @@ from theory.positional_semantic.model import symbols as s
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {
-    "q": s.sigma**2
-    * (s.sigma**2 * s.q_hat + s.m_hat**2 + s.sigma**2 * s.rho * s.theta_hat**2)
-    / hats**2,
+    "q": (
+        s.sigma**2
+        * (s.sigma**2 * s.q_hat + s.m_hat**2 + s.sigma**2 * s.rho * s.theta_hat**2)
+        / hats**2
+    ),
     "V": s.sigma**2 / hats,
     "m": s.m_hat / hats,
     "theta": s.sigma**2 * s.rho * s.theta_hat / hats,

@@ -77,9 +77,10 @@ def test_proximal_points_are_minima_from_where_the_objective_bends_down():
 
     def objective(z):
         value, _, bent = system.loss(z.reshape(200, 2), Y, trace)
-        return value + ((z - w) ** 2).sum((1, 2)) / (2 * V), np.linalg.eigvalsh(bent)[
-            :, 0
-        ] + 1 / V
+        return (
+            value + ((z - w) ** 2).sum((1, 2)) / (2 * V),
+            np.linalg.eigvalsh(bent)[:, 0] + 1 / V,
+        )
 
     before, lowest = objective(start)
     assert (lowest < 0).sum() > 50

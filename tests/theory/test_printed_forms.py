@@ -79,12 +79,16 @@ def same(left: sp.Expr, right: sp.Expr) -> bool:
 
 PRINTED = {
     # name of the equation: printed form
-    "pair_weight": mean_field.pi_i * (delta(a, b) / d_g - 1 / d_g**2)
-    + 1 / d_g**2,  # (33)
-    "logit_correct_position": (mean_field.pi_i + (1 - mean_field.pi_i) / d_g) * R
-    + (d_g - 1) / d_g * (1 - mean_field.pi_i) * S,  # (35)
-    "logit_correct": (A + (1 - A) / d_g) * R
-    + (d_g - 1) / d_g * (1 - A) * S,  # (11), (36)
+    "pair_weight": (
+        mean_field.pi_i * (delta(a, b) / d_g - 1 / d_g**2) + 1 / d_g**2
+    ),  # (33)
+    "logit_correct_position": (
+        (mean_field.pi_i + (1 - mean_field.pi_i) / d_g) * R
+        + (d_g - 1) / d_g * (1 - mean_field.pi_i) * S
+    ),  # (35)
+    "logit_correct": (
+        (A + (1 - A) / d_g) * R + (d_g - 1) / d_g * (1 - A) * S
+    ),  # (11), (36)
     "logit_other": (zeta - z_k) / (N - 1),  # (41)
     "loss": -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar)),  # (10), one position
     "margin": z_k - (zeta - z_k) / (N - 1),  # below (15), with (41)
@@ -97,13 +101,15 @@ PRINTED = {
     "dA_dalpha_chain": eta * c_A * g * N / (N - 1) * (d_g - 1) / d_g * (R - S),  # (64)
     "dA_dpi": 1 / L,  # (65)
     "softmax_derivative": att.pi[att.i] * (delta(att.i, att.k) - att.pi[att.k]),  # (66)
-    "lambda": ((sp.sin(att.w * L / 2) / sp.sin(att.w / 2)) ** 2 / L - 1)
-    / (L - 1),  # (70)
+    "lambda": (
+        ((sp.sin(att.w * L / 2) / sp.sin(att.w / 2)) ** 2 / L - 1) / (L - 1)
+    ),  # (70)
     "lambda_2pi": sp.S.One,  # below (69)
     "c_closure": L * c_omega * A * (1 - A),  # above (14), above (71)
     "sigma_overlap": tau,  # below (58)
-    "tau_bar_distinct": 1 / N
-    - (N - 1) / (N * (sp.factorial(N) - 1)),  # (77), second form
+    "tau_bar_distinct": (
+        1 / N - (N - 1) / (N * (sp.factorial(N) - 1))
+    ),  # (77), second form
     "early_A": A_0,  # (78)
     "early_R": eta * (N - 1) / N * (A_0 + (1 - A_0) / d_g) * alpha,  # (78)
     "early_S": eta * (N - 1) / N * (1 - A_0) / d_g * alpha,  # (78)
@@ -111,8 +117,9 @@ PRINTED = {
     "onset_rate": eta**2 * c_omega * alpha * A,  # (80)
     "onset_A": sp.exp(c_omega / 2 * eta**2 * alpha**2) / L,  # (81)
     "recovery": (1 - accuracy) / (N - 1),  # (86)
-    "rollout_mean": (N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L
-    + 1 / N,  # (18), (87)
+    "rollout_mean": (
+        (N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N
+    ),  # (18), (87)
 }
 
 
@@ -126,17 +133,19 @@ def test_flow_15():
     """(15a)-(15c), with the abbreviation g spelled out."""
     flow = state_tracking.flow()
     printed = {
-        A: eta
-        * WRONG_MASS
-        * N
-        / (N - 1)
-        * (d_g - 1)
-        / d_g
-        * c_omega
-        * L
-        * A
-        * (1 - A)
-        * (R - S),
+        A: (
+            eta
+            * WRONG_MASS
+            * N
+            / (N - 1)
+            * (d_g - 1)
+            / d_g
+            * c_omega
+            * L
+            * A
+            * (1 - A)
+            * (R - S)
+        ),
         R: eta * WRONG_MASS * (A + (1 - A) / d_g),
         S: eta * WRONG_MASS * (1 - A) / d_g,
     }

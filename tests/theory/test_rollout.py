@@ -44,9 +44,11 @@ def by_quadrature(gap, ratio, size):
 @pytest.mark.parametrize(
     ("ratio", "size"),
     [
-        (r, n)
-        if (r, n) in ((1.0, 2), (3.0, 32))
-        else pytest.param(r, n, marks=pytest.mark.slow)
+        (
+            (r, n)
+            if (r, n) in ((1.0, 2), (3.0, 32))
+            else pytest.param(r, n, marks=pytest.mark.slow)
+        )
         for r in RATIOS
         for n in SIZES
     ],

@@ -90,8 +90,9 @@ def test_one_screen(capsys):
 def test_it_answers_at_once():
     """Without torch, and without the commands it lists."""
     code = (
-        "import sys\nfrom theory.runtime import commands\nsys.argv[1:] = []\ncommands.main()\n"
-        "print({'torch', 'scipy', 'numba', 'theory.onset', 'simulate'} & {*sys.modules})"
+        "import sys\nfrom theory.runtime import commands\nsys.argv[1:] ="
+        " []\ncommands.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
+        " 'simulate'} & {*sys.modules})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT

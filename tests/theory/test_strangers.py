@@ -76,7 +76,9 @@ ROOMS = {  # a theory room that is there and does not work
     "syntax": "def (",
     "needs": "import a_package_that_is_not_there",
     "bare": "Parameters = None",
-    "underivable": "Parameters = None\ndef equations(): return 1 / 0\nsections = equations",
+    "underivable": (
+        "Parameters = None\ndef equations(): return 1 / 0\nsections = equations"
+    ),
 }
 
 
@@ -85,8 +87,12 @@ def package(folder, name, module, **rooms):
     files = {f"{name}/__init__.py": module.replace("{0}", name)}
     files |= {f"{name}/{room}/__init__.py": text for room, text in rooms.items()}
     files |= {
-        f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1",
-        f"{name}-1.dist-info/entry_points.txt": f"[{plugins.GROUP}]\n{name} = {name}:MODEL",
+        f"{name}-1.dist-info/METADATA": (
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1"
+        ),
+        f"{name}-1.dist-info/entry_points.txt": (
+            f"[{plugins.GROUP}]\n{name} = {name}:MODEL"
+        ),
     }
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

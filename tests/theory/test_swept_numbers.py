@@ -79,9 +79,11 @@ CASES = {
         "emergence_times": ({}, "S", [6, 8]),
         "onset": ({}, "S", [6, 8]),
     },
-    "induction_heads.bursty": STATED
-    | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
-    | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},
+    "induction_heads.bursty": (
+        STATED
+        | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
+        | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])}
+    ),
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
         "gaussian": ({}, "N", [32, 64]),

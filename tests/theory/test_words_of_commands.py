@@ -78,8 +78,9 @@ def test_json_for_machines():
 
 def test_table():
     """Columns as wide as their widest cell, no trailing blanks."""
-    assert output.table(("a", "long name"), [("1", "2"), ("three", "")]) == (
-        "a      long name\n-----  ---------\n1      2\nthree"
+    assert (
+        output.table(("a", "long name"), [("1", "2"), ("three", "")])
+        == "a      long name\n-----  ---------\n1      2\nthree"
     )
 
 

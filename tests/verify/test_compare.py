@@ -47,7 +47,10 @@ def test_accepts_truth_and_refuses_five_per_cent():
         curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05)
     )
     assert {c.verdict for c in bad.checks} == {"FAIL"}
-    note = "the theory is not exact (closure): bands={...} allows what it is known to be off by"
+    note = (
+        "the theory is not exact (closure): bands={...} allows what it is known to be"
+        " off by"
+    )
     assert [x[: len(note)] for x in bad.notes] == [note] and not good.notes
 
 

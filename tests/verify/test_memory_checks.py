@@ -35,7 +35,10 @@ def test_gradients_of_all_systems(capsys):
     assert "normalisation" not in capsys.readouterr().out
     with pytest.raises(
         ParameterError,
-        match="verify.gradients: not for associative_memory.k_hop, but for .* has verify.laws",
+        match=(
+            "verify.gradients: not for associative_memory.k_hop, but for .* has"
+            " verify.laws"
+        ),
     ):
         gradients.main(["associative_memory.k_hop"])
 

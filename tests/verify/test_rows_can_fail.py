@@ -221,9 +221,11 @@ def test_any_growth_of_the_error_with_d_fails(off, within, monkeypatch):
         superposition,
         "recall",
         lambda p: {
-            "accuracy": superposition.sphere_recall(p.N, p.d)
-            + next(errors)
-            + np.array([-1e-9, 1e-9])
+            "accuracy": (
+                superposition.sphere_recall(p.N, p.d)
+                + next(errors)
+                + np.array([-1e-9, 1e-9])
+            )
         },
     )
     assert superposition.accuracy_checks()[-1].within is within

@@ -83,7 +83,10 @@ def test_an_interrupt_while_modules_are_imported(tmp_path):
 
 def test_an_interrupt_while_python_ends(tmp_path):
     """When the pool's threads are awaited: the result is out, there is nothing to say."""
-    end = f"import threading\n\ndef end():\n    {INTERRUPT}\n\nthreading._register_atexit(end)\n"
+    end = (
+        "import threading\n\ndef end():\n   "
+        f" {INTERRUPT}\n\nthreading._register_atexit(end)\n"
+    )
     (tmp_path / "sitecustomize.py").write_text(end)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     assert typed("theory.onset", "state_tracking", "--quiet", PYTHONPATH=path) == (

@@ -175,7 +175,10 @@ def test_a_table_of_one_time_and_one_without_columns(tmp_path):
 def test_another_unit_of_time_is_suspected(tmp_path, capsys):
     """Epochs for alpha: after rows that fail, and where no time is common; else not."""
     curve = st.flow().solve(P, alpha=12.0)
-    hint = r"another unit of time\? The runs end at alpha = .*, in training time alpha = epochs / "
+    hint = (
+        r"another unit of time\? The runs end at alpha = .*, in training time alpha ="
+        r" epochs / "
+    )
     for factor, suspected in ((1, False), (256, True), (1 / 256, True)):
         theirs = tables.arrays({"alpha": factor * curve.alpha, "A": curve.A})
         assert (

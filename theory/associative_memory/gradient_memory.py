@@ -167,7 +167,8 @@ def descent_equations() -> dict[str, Equation]:
     half = sp.simplify(N / K * travelled.subs(m, sp.log(goal)))
     half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
     slides = ref(
-        "slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)"
+        "slides, one gradient step on the population loss; constant 1/K where the"
+        " slides print 1/N (there K = N)"
     )
     one = "one step from W = 0"
     halved = "loss half of its initial ln K"
@@ -272,7 +273,10 @@ def lemma_equations() -> dict[str, Equation]:
         sp.expand(chain - v[i] * e[z, j]) == 0,
         "the gradient of an inner matrix is not an outer product",
     )
-    means = "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)"
+    means = (
+        "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k,"
+        " over p(k)"
+    )
     slope, of_loss = (sp.Derivative(of, W[i, j]) for of in (risk, sample_loss))
     is_v = "v is the derivative of the loss by the output W e_z of the matrix"
     return {

@@ -220,7 +220,10 @@ recovered = symbol(
     "recovered", r"\varrho", "part of the value memory that is recovered", positive=True
 )
 count = symbol("c_count", "c", integer=True, nonnegative=True)
-STATEMENT = "Chen et al. 2024: feed-forward part after O(1) samples, attention after order N; model and formula derived here"
+STATEMENT = (
+    "Chen et al. 2024: feed-forward part after O(1) samples, attention after order N;"
+    " model and formula derived here"
+)
 STEP = "one gradient step from zero"
 
 
@@ -252,7 +255,10 @@ def samples_equations() -> Equations:
         (1 - sp.exp(-others)) / others, tie
     )
     share = share.subs(others, rate * (T - 1))
-    one_value = "part of the tokens z whose largest value entry among answers is z, noise row aside"
+    one_value = (
+        "part of the tokens z whose largest value entry among answers is z, noise row"
+        " aside"
+    )
     ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
     return table(

@@ -112,7 +112,8 @@ class Parameters(BaseParameters):
 
     PRESETS = {
         "simplified": Preset(
-            "Three trained matrices, loss on predictable tokens (memory-recall probes of the slides)."
+            "Three trained matrices, loss on predictable tokens (memory-recall probes"
+            " of the slides)."
         ),
         "two_layers": Preset(
             "A transformer of two layers, which learns the task.", **WHOLE
@@ -176,8 +177,8 @@ class Parameters(BaseParameters):
             )
         if self.student == "transformer" and self.schedule != "joint":
             raise ParameterError(
-                f"schedule = {self.schedule}: must be joint with student = 'transformer', which has "
-                "none of the three matrices"
+                f"schedule = {self.schedule}: must be joint with student ="
+                " 'transformer', which has none of the three matrices"
             )
 
 

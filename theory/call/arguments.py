@@ -134,7 +134,8 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
         ]
         if wrong:
             raise refuse(
-                f"must be numbers, holds {' and '.join(sorted(k.__name__ for k in wrong))}"
+                "must be numbers, holds"
+                f" {' and '.join(sorted(k.__name__ for k in wrong))}"
             )
         if not words:
             try:

@@ -13,18 +13,14 @@ from typing import Any, ClassVar, Self
 
 from theory.call.values import (
     ANYTHING,
-    LONGEST,
     MOST,
     Allowed,
     ParameterError,
     Values,
     admitted,
-    error_summary,
-    most_extreme,
     nearest,
     number,
     shown,
-    unwrapped,
 )
 
 NOT_SHOWN = (
@@ -143,7 +139,8 @@ class BaseParameters(metaclass=Named):
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             raise ParameterError(
-                f"{cls.__name__}.values: must not be defined; define quantities, which values() uses"
+                f"{cls.__name__}.values: must not be defined; define quantities, which"
+                " values() uses"
             )
         if hidden := [name for name in cls.PRESETS if name in type.__dir__(cls)]:
             raise ParameterError(
@@ -184,7 +181,10 @@ class BaseParameters(metaclass=Named):
             derived = False
         if derived:
             values = f"p.values() | {{{name!r}: ...}}"
-            return f"it follows from the others; in Python, flows and equations take {values}"
+            return (
+                "it follows from the others; in Python, flows and equations take"
+                f" {values}"
+            )
         more = f" and {len(known) - FEW_NAMES} more" if len(known) > FEW_NAMES else ""
         return f"{nearest(name, known)}known are {', '.join(known[:FEW_NAMES])}{more}"
 
@@ -257,7 +257,8 @@ class BaseParameters(metaclass=Named):
     def _preset(cls, preset: str, /, *given: Any, **changes: Any) -> Self:
         if given:
             raise ParameterError(
-                f"{cls.__name__}.{preset}: takes fields by keyword, NAME=VALUE, not {shown(given[0])}"
+                f"{cls.__name__}.{preset}: takes fields by keyword, NAME=VALUE, not"
+                f" {shown(given[0])}"
             )
         return cls(**{**cls.PRESETS[preset], **changes})
 
@@ -294,7 +295,10 @@ class BaseParameters(metaclass=Named):
         room = cls.__module__.rpartition(".")[0]
         call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
         if room and importlib.util.find_spec(f"{room}.onset"):
-            call = f"from {room} import Parameters, onset; onset{call.format('Parameters()')}"
+            call = (
+                f"from {room} import Parameters, onset;"
+                f" onset{call.format('Parameters()')}"
+            )
         else:
             call = "f" + call.format("p")
         return (
@@ -387,7 +391,10 @@ class Stepped(BaseParameters):
         """All values with their meaning, then what the time is and how long a run."""
         length = getattr(self, self.LENGTH)
         end = f"{self.time_per_step * length:.4g} at {self.LENGTH} = {length}"
-        return f"{super().__str__()}\nTime: {self.unit_of_time(self.TIME)}; a run ends at {end}"
+        return (
+            f"{super().__str__()}\nTime: {self.unit_of_time(self.TIME)}; a run ends at"
+            f" {end}"
+        )
 
     def unit_of_time(self, name: str) -> str:
         """Name of a unit of time, and what it is."""

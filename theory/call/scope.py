@@ -193,7 +193,8 @@ class Scope:
             given.belongs(p, runs)
         end = f"; {self.remedy}" if self.remedy else ""
         return [
-            f"{limit.broken(p, runs)} for {self.theory}, which describes {self.describes}{end}"
+            f"{limit.broken(p, runs)} for {self.theory}, which describes"
+            f" {self.describes}{end}"
             for limit in self.limits
             if not limit.holds(p, runs)
         ]

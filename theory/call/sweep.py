@@ -92,7 +92,8 @@ class Grid:
         parts = [np.asarray(r) for r in results]
         if len({a.shape for a in parts}) > 1:
             raise ParameterError(
-                f"{self.names}: the result differs in length from value to value; ask for one at a time"
+                f"{self.names}: the result differs in length from value to value; ask"
+                " for one at a time"
             )
         stacked = np.array(parts).reshape(self.shape + parts[0].shape)[()]
         return self.axes.label(stacked) if self.axes else stacked
@@ -106,8 +107,8 @@ class Grid:
             r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results
         ):
             raise ParameterError(
-                f"{self.names}: the times differ from value to value; say at which with at=..., or "
-                "ask for one at a time"
+                f"{self.names}: the times differ from value to value; say at which with"
+                " at=..., or ask for one at a time"
             )
         named = {x: v for r in results for x, v in r.data_vars.items()}
         found = {
@@ -336,7 +337,8 @@ class Axes:
             xr.align(*arrays.values(), join="exact")
         except ValueError:
             raise ParameterError(
-                f"{', '.join(arrays)}: differ in the coordinates of a dimension that they share"
+                f"{', '.join(arrays)}: differ in the coordinates of a dimension that"
+                " they share"
             ) from None
         together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
         self.names, self.shape = together.dims, together.shape
@@ -358,7 +360,8 @@ class Axes:
             return value.expand_dims(missing).transpose(*self.names).values
         if isinstance(value, np.ndarray | list | tuple) and np.ndim(value):
             raise ParameterError(
-                f"{name}: needs named dimensions, as the others have them: an xarray.DataArray"
+                f"{name}: needs named dimensions, as the others have them: an"
+                " xarray.DataArray"
             )
         return value
 

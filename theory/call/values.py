@@ -110,8 +110,9 @@ class Values(Mapping[Any, Any]):
         again.
         """
         raise ParameterError(
-            "values of Parameters: cannot be unpacked, as nothing would be computed again from a "
-            'changed number; names: list(p.values()); others: take p.values() | {"name": value}'
+            "values of Parameters: cannot be unpacked, as nothing would be computed"
+            " again from a changed number; names: list(p.values()); others: take"
+            ' p.values() | {"name": value}'
         )
 
     def __repr__(self) -> str:

@@ -305,9 +305,11 @@ class Path:
         self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
         self.t, self.share = (
             self.t + h,
-            self.share
-            if last or usual > FAR
-            else min(1.03 * self.share * float(h / first), 2),
+            (
+                self.share
+                if last or usual > FAR
+                else min(1.03 * self.share * float(h / first), 2)
+            ),
         )
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last

@@ -158,9 +158,11 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     free, rng = flow._compiled[0], np.random.default_rng(0)
     draws = [
         {
-            x: float(rng.integers(3, 20))
-            if x.is_integer
-            else 10 ** rng.uniform(-1.3, 0.3)
+            x: (
+                float(rng.integers(3, 20))
+                if x.is_integer
+                else 10 ** rng.uniform(-1.3, 0.3)
+            )
             for x in free
         }
         for _ in range(DRAWS if free else 1)
@@ -424,8 +426,8 @@ def _eigenvectors(
     for field, polynomial, _, vectors in algebraic:
         if polynomial.degree() > 2:
             raise ParameterError(
-                f"{flow.name}: a growth rate solves an equation of degree {polynomial.degree()}; "
-                "give parameters for numbers"
+                f"{flow.name}: a growth rate solves an equation of degree"
+                f" {polynomial.degree()}; give parameters for numbers"
             )
         (unknown,), (a, b, c) = polynomial.gens, polynomial.all_coeffs()
         for sign in (1, -1):
@@ -454,7 +456,8 @@ def _numbers(
     ):
         k = int(np.abs(moved).argmax())
         raise ParameterError(
-            f"at = {dict(point)}: no fixed point, {flow.state[k]} moves at the rate {moved[k]:g}"
+            f"at = {dict(point)}: no fixed point, {flow.state[k]} moves at the rate"
+            f" {moved[k]:g}"
         )
     values, vectors = np.linalg.eig(matrix)
     return [

@@ -159,7 +159,10 @@ class Flow:
     def __repr__(self) -> str:
         """Name, order parameters and provenance."""
         state = ", ".join(x.name for x in self.state)
-        return f"<Flow {self.name}: {state} over {self.time.name}; {self.reference}, {self.status}>"
+        return (
+            f"<Flow {self.name}: {state} over {self.time.name}; {self.reference},"
+            f" {self.status}>"
+        )
 
     def _repr_latex_(self) -> str:
         """The equations, as notebooks show them."""
@@ -238,14 +241,15 @@ class Flow:
                 }
             if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
                 raise ParameterError(
-                    f"order = {order}: the terms of {self.name} grow too long; must be at most "
-                    f"{power - 1}"
+                    f"order = {order}: the terms of {self.name} grow too long; must be"
+                    f" at most {power - 1}"
                 )
             for x in self.state:
                 term = derivative[x].subs(first, simultaneous=True)
                 if term.has(*NO_NUMBERS):
                     raise ParameterError(
-                        f"{self.name}: {x} has no Taylor series of order {power} at the start"
+                        f"{self.name}: {x} has no Taylor series of order {power} at the"
+                        " start"
                     )
                 result[x] += term * self.time**power / sp.factorial(power)
         return result
@@ -291,7 +295,8 @@ class Flow:
             name = swept[0]
             value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)
             raise ParameterError(
-                f"{name} = {value}: must be one number; several by keyword: {name}=[...]"
+                f"{name} = {value}: must be one number; several by keyword:"
+                f" {name}=[...]"
             )
         fixed = [
             np.float64(numbers[s.name]) for s in free

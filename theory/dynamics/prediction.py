@@ -49,7 +49,10 @@ def check_runs(
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         alone = "parameters" not in runs.attrs  # curves from elsewhere
-        hint = "; for curves alone take verify.trajectories.compare(flow().solve(p, until=6), runs)"
+        hint = (
+            "; for curves alone take verify.trajectories.compare(flow().solve(p,"
+            " until=6), runs)"
+        )
         raise ParameterError(
             f"runs: variable {', '.join(missing)} is missing{hint if alone else ''}"
         )
@@ -83,8 +86,8 @@ def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
     wrong = ~np.isclose(times, steps * p.time_per_step, rtol=1e-6, atol=0)
     if wrong.any():
         raise ParameterError(
-            f"runs: {time} = {times[wrong][0]:g} at {counter} {steps[wrong][0]:g}: must be "
-            f"{steps[wrong][0] * p.time_per_step:g} at these parameters"
+            f"runs: {time} = {times[wrong][0]:g} at {counter} {steps[wrong][0]:g}: must"
+            f" be {steps[wrong][0] * p.time_per_step:g} at these parameters"
         )
 
 
@@ -106,8 +109,9 @@ def are_datasets(curve: Any, runs: Any) -> None:
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
             raise ParameterError(
-                f"{whose}: must be a Dataset, got {type(data).__name__}; of a file verify.compare.tables.read "
-                "makes one, of arrays verify.compare.tables.arrays"
+                f"{whose}: must be a Dataset, got {type(data).__name__}; of a file"
+                " verify.compare.tables.read makes one, of arrays"
+                " verify.compare.tables.arrays"
             )
 
 
@@ -127,7 +131,8 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     are_datasets(curve, runs)
     if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
         raise ParameterError(
-            "the arguments are swapped: it is compare(curve, runs), and emergence_times(runs, curve)"
+            "the arguments are swapped: it is compare(curve, runs), and"
+            " emergence_times(runs, curve)"
         )
     if "seed" in curve.dims:
         ours, theirs = (
@@ -144,12 +149,16 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
             )
         if curve.sizes["seed"] != runs.sizes.get("seed", 1):
             raise ParameterError(
-                f"curve: of {curve.sizes['seed']} seeds, the runs are of {runs.sizes.get('seed', 1)}"
+                f"curve: of {curve.sizes['seed']} seeds, the runs are of"
+                f" {runs.sizes.get('seed', 1)}"
             )
     said = _parameters(curve, "curve")
     trained = _parameters(runs, "runs")
     if swept := [str(d) for d in runs.dims if d in said and d not in curve.dims]:
-        several = f"the runs are of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
+        several = (
+            f"the runs are of several {', '.join(swept)}: pick one:"
+            f" runs.sel({swept[0]}=...)"
+        )
         raise ParameterError(f"curve: of {swept[0]} = {said[swept[0]]}, {several}")
     model = _model(runs)
     if not said or not trained or model is None:
@@ -162,7 +171,8 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     for name in fields.intersection(said, trained).difference(MEASURED, ("data_draw",)):
         if said[name] != trained[name]:
             raise ParameterError(
-                f"{name} = {said[name]}: of the curve; the runs were trained with {trained[name]}"
+                f"{name} = {said[name]}: of the curve; the runs were trained with"
+                f" {trained[name]}"
             )
     if curve.attrs.get("kind") == "theory" and "assumptions" not in curve.attrs:
         known = {f.name for f in dataclasses.fields(kind)} & trained.keys()
@@ -257,7 +267,8 @@ def linear(how: Optimiser | None) -> bool:
 
 LINEAR = scope.Limit(
     "batch_size",
-    "trained by sgd without clipping (other optimisers divide by the size of a batch's gradient)",
+    "trained by sgd without clipping (other optimisers divide by the size of a batch's"
+    " gradient)",
     lambda p, runs: p.batch_size == 0 or linear(optimiser(runs)),
     lambda p, runs: (
         f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}"

@@ -333,7 +333,8 @@ def _refuse(
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:
         raise ParameterError(
-            f"{others[0]}: the time of {flow.name} is called {name}; give {name} = {end[others[0]]}"
+            f"{others[0]}: the time of {flow.name} is called {name}; give {name} ="
+            f" {end[others[0]]}"
         )
     if others:
         known = (name, "at", "events", "rtol", "atol", *fields)
@@ -401,8 +402,8 @@ def descend(
     if optimizer is not None:
         if flow.entries is None:
             raise ParameterError(
-                f"optimizer: {flow.name} does not follow the weights themselves, which an "
-                "optimiser moves; must be none, plain descent"
+                f"optimizer: {flow.name} does not follow the weights themselves, which"
+                " an optimiser moves; must be none, plain descent"
             )
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)

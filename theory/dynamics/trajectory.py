@@ -73,8 +73,8 @@ class Trajectory:
         least = smallest(self.start)
         if least < SMALLEST:
             raise ParameterError(
-                f"{most_extreme(self.fixed)}: {flow.name} starts below {SMALLEST:g} in size, which no "
-                "integration follows; take it larger, or 0"
+                f"{most_extreme(self.fixed)}: {flow.name} starts below {SMALLEST:g} in"
+                " size, which no integration follows; take it larger, or 0"
             )
         atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
@@ -298,8 +298,9 @@ def ended(
     for jump, sides in zip(jumps, values_of(names, (*jumps,))(*values), strict=True):
         if np.ptp(np.sign(np.real(sides))) > 0:
             return ParameterError(
-                f"{flow.name}: rates jump at {jump} = 0, and there is no way across at {when}: the "
-                "solution slides along it, or the jump is too high; smooth it, or take a shorter run"
+                f"{flow.name}: rates jump at {jump} = 0, and there is no way across at"
+                f" {when}: the solution slides along it, or the jump is too high;"
+                " smooth it, or take a shorter run"
             )
     other = "a shorter run" if time else "other numbers"
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):

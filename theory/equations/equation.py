@@ -100,8 +100,8 @@ def provenance(of: Any) -> None:
     texts = of.assumptions if isinstance(of.assumptions, tuple | list) else [None]
     if not all(isinstance(text, str) for text in (of.name, of.reference, *texts)):
         raise ParameterError(
-            f"name = {shown(of.name)}, reference = {shown(of.reference)}, assumptions = "
-            f"{shown(of.assumptions)}: must be texts, assumptions a tuple of them"
+            f"name = {shown(of.name)}, reference = {shown(of.reference)}, assumptions ="
+            f" {shown(of.assumptions)}: must be texts, assumptions a tuple of them"
         )
 
 
@@ -145,13 +145,17 @@ class Equation:
         """LaTeX of the equation; ``align`` adds an alignment mark before the equals
         sign.
         """
-        return f"{printing.expression(self.lhs)} {'&' if align else ''}= {printing.expression(self.rhs)}"
+        return (
+            f"{printing.expression(self.lhs)} {'&' if align else ''}="
+            f" {printing.expression(self.rhs)}"
+        )
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
         """Compile the right-hand side; see `theory.numbers.numeric.function`."""
         if not isinstance(modules, str) or modules not in numeric.MODULES:
             raise ParameterError(
-                f"modules = {shown(modules)}: must be one of {', '.join(numeric.MODULES)}"
+                f"modules = {shown(modules)}: must be one of"
+                f" {', '.join(numeric.MODULES)}"
             )
         if isinstance(self.rhs, sp.Basic):
             return _compiled(self.rhs, arguments, modules)

@@ -95,7 +95,8 @@ class Renaming:
             if old not in looks:
                 near = difflib.get_close_matches(old, looks, n=NEAREST, cutoff=0)
                 raise ParameterError(
-                    f"{said} {old}={new}: no symbol {old}; nearest are {', '.join(near)}"
+                    f"{said} {old}={new}: no symbol {old}; nearest are"
+                    f" {', '.join(near)}"
                 )
         taken = {look: name for name, look in looks.items() if name not in self.names}
         kept = {*taken.values()}
@@ -106,7 +107,8 @@ class Renaming:
             other = new if new in kept else taken.get(look)
             if other is not None:
                 raise ParameterError(
-                    f"{said} {old}={new}: {other} is another symbol there, to be renamed, too"
+                    f"{said} {old}={new}: {other} is another symbol there, to be"
+                    " renamed, too"
                 )
             taken[look] = old
 

@@ -71,9 +71,11 @@ def symbols(text: str) -> str:
     """
     parts = [part.partition(" = ") for part in text.split("; ")]
     return "; ".join(
-        assigned(name, [*map(_read, value.split(", "))])
-        if equals and name.isidentifier()
-        else name + equals + value
+        (
+            assigned(name, [*map(_read, value.split(", "))])
+            if equals and name.isidentifier()
+            else name + equals + value
+        )
         for name, equals, value in parts
     )
 

@@ -96,7 +96,8 @@ def students(
     ]
     if not curves:
         raise ParameterError(
-            f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed and {time}"
+            f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed"
+            f" and {time}"
         )
     trained = prediction._parameters(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
@@ -170,8 +171,8 @@ def page(
     weights = getattr(getattr(model, "statement", None), "weights", ())
     if any(isinstance(w.start, Random) for w in weights):
         raise ParameterError(
-            f"{model.name}: weights start at random, and a page has one start; python -m theory.onset"
-            " FILE --plot draws several"
+            f"{model.name}: weights start at random, and a page has one start; python"
+            " -m theory.onset FILE --plot draws several"
         )
     flows: dict[str, Flow] = model.wing("theory").flows()
     if runs and not flows:
@@ -196,7 +197,8 @@ def page(
     code += curves.entries(model, p)
     if not code:
         raise ParameterError(
-            f"{model.name}: has no flow and no curve to explore; see python -m theory {model.name}"
+            f"{model.name}: has no flow and no curve to explore; see python -m theory"
+            f" {model.name}"
         )
     setting = ", ".join(f"{k} = {v}" for k, v in p.stored().items() if v is not None)
     words = {
@@ -249,7 +251,10 @@ def errors(flow: Flow, p: Any, end: float) -> dict[str, Any]:
     names = [*(x.name for x in flow.state), *flow.observables]
     means = {n: (solved[n] + solved[f"{n}_bias"]).values.tolist() for n in names}
     spreads = {n: solved[f"{n}_sd"].values.tolist() for n in names}
-    on = f"dotted, band: mean and deviation on batches of {p.batch_size} at eta = {p.eta:g}"
+    on = (
+        f"dotted, band: mean and deviation on batches of {p.batch_size} at eta ="
+        f" {p.eta:g}"
+    )
     times = solved[flow.time.name].values.tolist()
     return {"times": times, "means": means, "spreads": spreads, "note": on}
 

@@ -82,7 +82,10 @@ def of_flow(flow: Flow) -> str:
 def formula(left: Any, right: sp.Expr) -> str:
     """MathML of one equation."""
     if sp.count_ops(right) > LONGEST:
-        return f"<p>{html.escape(str(left))} = ... (<code>python -m theory.latex</code>)</p>"
+        return (
+            f"<p>{html.escape(str(left))} = ... (<code>python -m"
+            " theory.latex</code>)</p>"
+        )
     body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation").replace(
         "&dd;", "d"
     )
@@ -207,9 +210,14 @@ def closed(model: Model, p: BaseParameters) -> str:
         "groups": groups,
         "formulas": printed,
         "status": {e.name: e.status for e in shown},
-        "source": "Each formula holds under the assumptions that are said with it, whatever the start says.",
-        "words": {n: word(n) for n in (*names, *about["fields"])}
-        | {e.name: e.name.replace("_", " ") for e in shown},
+        "source": (
+            "Each formula holds under the assumptions that are said with it, whatever"
+            " the start says."
+        ),
+        "words": (
+            {n: word(n) for n in (*names, *about["fields"])}
+            | {e.name: e.name.replace("_", " ") for e in shown}
+        ),
     }
     values = function({"p": [sp.Symbol(n) for n in names]}, bare)
     return f"{{values: {values}, {json.dumps(about)[1:-1]}}}"
@@ -231,7 +239,8 @@ def grouped(
         said = "; ".join([e.reference, e.status, *e.assumptions])
         shown[title] = shown.get(title, "") + (
             f"{formula(e.lhs, e.rhs)}"
-            f'<p class="quiet">{html.escape(e.name.replace("_", " "))}: {html.escape(said)}</p>'
+            f'<p class="quiet">{html.escape(e.name.replace("_", " "))}:'
+            f" {html.escape(said)}</p>"
         )
     return groups, shown
 

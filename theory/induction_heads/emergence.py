@@ -137,7 +137,8 @@ class Path:
         )
         if not solution.success:
             raise ArithmeticError(
-                f"N = {self.N}: the integration stopped at beta = {solution.t[-1]:g}: {solution.message}"
+                f"N = {self.N}: the integration stopped at beta = {solution.t[-1]:g}:"
+                f" {solution.message}"
             )
         return solution
 

@@ -37,7 +37,10 @@ from theory.statement import eq, exp, fixed, sort, statement, total, weight
 from theory.statement.derivation.derived import Derived, derive
 from theory.statement.words.tree import Node, Term, node
 
-ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
+ORTHONORMAL = (
+    "orthonormal items, labels and positions (Assumption 7, and every item orthogonal"
+    " to every label)"
+)
 MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
 ENDS = {"strict": "", "inclusive": "_inclusive"}  # of names of equations
 RETRIEVED = (

@@ -141,8 +141,8 @@ def _all(p: Parameters) -> Onset:
     times, notes = all_weights_times(p), []
     if p.data == "gaussian":
         notes.append(
-            f"Gaussian data: to leading order in 1/D, D = {p.dimension}; at N = 16, D = 32 students "
-            "drop 1.6% later at eta = 1/8, 5.5% later at eta = 1"
+            f"Gaussian data: to leading order in 1/D, D = {p.dimension}; at N = 16, D ="
+            " 32 students drop 1.6% later at eta = 1/8, 5.5% later at eta = 1"
         )
     return Onset(
         numbers={"N": float(p.N), **times},
@@ -178,7 +178,8 @@ def _three(p: Parameters, until: float | None) -> Onset:
     risen = {f"T_{x}": x for x in flow.state} | {"T_drop": flow.observables["loss"]}
     if p.N == 1:
         notes.append(
-            "N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient"
+            "N = 1: T_alpha never comes; a label's only predecessor is its own item, so"
+            " alpha has no gradient"
         )
     elif times["T_drop"] < times["T_alpha"]:
         notes.append(f"N = {p.N}: the loss falls below 1/2 before alpha reaches 1/2")
@@ -214,8 +215,10 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
         return {FLOW: curve}
     beta = np.linspace(0, 1.5, 200)
     slow = {
-        name: expansions.equations()[name].evaluate(
-            {"N": N, "x": 1 / (2 * N), "beta": beta}
+        name: (
+            expansions.equations()[name].evaluate(
+                {"N": N, "x": 1 / (2 * N), "beta": beta}
+            )
         )
         for name in ("slow_time", "alpha_slow", "gamma_slow")
     }

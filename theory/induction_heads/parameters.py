@@ -46,7 +46,8 @@ class Parameters(Stepped):
             "Fig. 4 of the paper (App. D).", D=32, batch_size=256, steps=2000
         ),
         "emergence": Preset(
-            "Fig. 5 of the paper (App. F): three numbers, orthonormal data, the last pair queried.",
+            "Fig. 5 of the paper (App. F): three numbers, orthonormal data, the last"
+            " pair queried.",
             **dict(D=256, trained="three", eta=100.0, batch_size=64),
             **LAST,
         ),
@@ -65,8 +66,8 @@ class Parameters(Stepped):
     )
     trained: str = parameter(
         "all",
-        "what moves: all weights; their part in the 19 directions; along alpha_3, beta_2, gamma_3; "
-        "or these three as numbers",
+        "what moves: all weights; their part in the 19 directions; along alpha_3,"
+        " beta_2, gamma_3; or these three as numbers",
         choices=("all", "nineteen", "projected", "three"),
     )
     data: str = parameter(
@@ -178,11 +179,13 @@ class StandardParameters(BaseParameters):
         super().__post_init__()
         if 2 * self.pairs > self.vocabulary:
             raise ParameterError(
-                f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct"
+                f"pairs = {self.pairs}: must be <= vocabulary / 2 ="
+                f" {self.vocabulary // 2}, tokens are distinct"
             )
         if 2 * self.pairs + 1 > self.block:
             raise ParameterError(
-                f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}"
+                f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block ="
+                f" {self.block}"
             )
 
 

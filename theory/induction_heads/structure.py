@@ -60,7 +60,10 @@ last = symbol(
     integer=True,
     nonnegative=True,
 )
-MASK = "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
+MASK = (
+    "a row attends to itself only under the inclusive mask; a row that sees nothing"
+    " retrieves zero"
+)
 
 
 def softmax(score: sp.IndexedBase) -> sp.Expr:
@@ -245,7 +248,8 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
     )
     if len(kept) != rank:
         raise ArithmeticError(
-            f"{left}-{right} blocks: {rank} invariant directions, of which I and M are {len(kept)}"
+            f"{left}-{right} blocks: {rank} invariant directions, of which I and M are"
+            f" {len(kept)}"
         )
     return kept
 

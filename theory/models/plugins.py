@@ -15,8 +15,8 @@ from typing import Any
 from theory.call.parameters import ParameterError, error_summary
 from theory.models.registry import OWN, Model
 
-GROUP = (
-    "solvable_transformers.models"  # entry point group of packages that provide a model
+GROUP = (  # entry point group of packages that provide a model
+    "solvable_transformers.models"
 )
 
 

@@ -350,8 +350,8 @@ def require_command(model: Model, command: str) -> None:
     if command not in model.checks:
         there = ", ".join(f"verify.{c}" for c in model.checks)
         raise ParameterError(
-            f"verify.{command}: not for {model.name}, but for {', '.join(offering(command))}; "
-            f"{model.name} has {there}"
+            f"verify.{command}: not for {model.name}, but for"
+            f" {', '.join(offering(command))}; {model.name} has {there}"
         )
 
 

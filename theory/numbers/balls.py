@@ -239,8 +239,8 @@ class Balls:
             parts = e.as_independent(*self.moving, as_Add=e.is_Add)
             parts = e.args if e in parts else parts
             work = operator.add if e.is_Add else operator.mul
-            return work if len(parts) == 2 else lambda *x: functools.reduce(
-                work, x
+            return (
+                work if len(parts) == 2 else lambda *x: functools.reduce(work, x)
             ), parts
         if e.is_Pow:
             base, power = e.args
@@ -296,5 +296,6 @@ def certify(equation: Any, values: Any, *, digits: int = 15) -> Interval:
             if value.rel_accuracy_bits() >= digits * math.log2(10):
                 return Interval.of(value)
     raise ParameterError(
-        f"digits = {digits}: {equation.name} = {value}: may be 0 or no real number; take other values"
+        f"digits = {digits}: {equation.name} = {value}: may be 0 or no real number;"
+        " take other values"
     )

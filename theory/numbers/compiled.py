@@ -35,7 +35,10 @@ def module(source: str) -> ModuleType:
     cache folder cannot be written, a temporary file is used and the code is compiled in
     every run.
     """
-    versions = f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
+    versions = (
+        f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy"
+        f" {np.__version__}\n"
+    )
     text = versions + source
     name = "generated_" + hashlib.sha256(text.encode()).hexdigest()
     try:

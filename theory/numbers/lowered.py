@@ -101,9 +101,11 @@ class Lowered:
         arrays = [values[name] for name in self.arrays]
         shapes = tuple((name, tuple(values[name].shape)) for name in self.arrays)
         numbers = {
-            x: numeric.whole_number(x, values[x.name])
-            if x.is_integer
-            else float(values[x.name])
+            x: (
+                numeric.whole_number(x, values[x.name])
+                if x.is_integer
+                else float(values[x.name])
+            )
             for x in self.numbers
         }
         sizes = tuple((x, sp.sympify(numbers[x], strict=True)) for x in self.sizes)

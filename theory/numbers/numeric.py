@@ -411,7 +411,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     outside_sums = expr.xreplace(totals)
     if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
-            f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
+            f"{open_entries[0]}: has no number; give the entry itself, or an array that"
+            " is summed over"
         )
     # Remaining sums are evaluated term by term up to a limit that must be a Python
     # integer. Common subexpressions must not be taken out of a sum or an integral, as
@@ -447,7 +448,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         for length, words in looped(*out):
             if not length <= MOST_TERMS:
                 raise ParameterError(
-                    f"{words}: has {float(length):.3g} terms, must be at most {MOST_TERMS:.0e}"
+                    f"{words}: has {float(length):.3g} terms, must be at most"
+                    f" {MOST_TERMS:.0e}"
                 )
         return out
 

@@ -90,9 +90,11 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     """
     alphas = [float(a) for a in alphas]
     rows = [
-        {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
-        if f is not None
-        else dict.fromkeys(MEANING, np.nan)
+        (
+            {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
+            if f is not None
+            else dict.fromkeys(MEANING, np.nan)
+        )
         for f in continue_branch(p, branch, alphas)
     ]
     data = {

@@ -197,7 +197,8 @@ class _Map:
             before = size
             if x[0] < np.log(NO_WEIGHTS):
                 raise NotConverged(
-                    f"the weights of the {self.branch} branch vanish (q -> 0), the ridge is too strong"
+                    f"the weights of the {self.branch} branch vanish (q -> 0), the"
+                    " ridge is too strong"
                 )
             if (np.abs(x[overlap]) < VANISHED * np.exp(x[0] / 2)).any():
                 return None

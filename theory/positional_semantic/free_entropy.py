@@ -80,7 +80,10 @@ def equations() -> Equations:
             Phi,
             general(),
             "Eqs. (104), (108)",
-            "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l theta_hat_l tau)",
+            (
+                "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l"
+                " theta_hat_l tau)"
+            ),
             "nu: joint law (5) of eigenvalues, projections of p and teacher",
         ),
     )

@@ -119,7 +119,8 @@ class System:
             or len(self.weight) != len(self.gamma)
         ):
             raise ParameterError(
-                f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms, tokens, clusters)"
+                f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms,"
+                " tokens, clusters)"
             )
         if self.untied and self.rank % 2:
             raise ParameterError(
@@ -370,7 +371,8 @@ def solve(
     else:
         why = f"did not settle in {ITERATIONS} steps (residual {residual:.1e})"
     raise ParameterError(
-        f"general state evolution with damping = {damping:g}, tolerance = {tolerance:g}: {why}"
+        f"general state evolution with damping = {damping:g}, tolerance ="
+        f" {tolerance:g}: {why}"
     )
 
 
@@ -408,7 +410,8 @@ def starting_order(
     scale = system.spectra()[..., None, None]
     if t * R * overlap**2 >= norm:
         raise ParameterError(
-            f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}"
+            f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) ="
+            f" {np.sqrt(norm / (R * t)):g}"
         )
     if m.shape != (L,):
         raise ParameterError(f"m = {shown(m)}: must be {L} numbers, one per token")

@@ -89,14 +89,15 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
         notes.append(
-            f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e}, "
-            f"training losses by {worst:.1e}"
+            f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e},"
+            f" training losses by {worst:.1e}"
         )
         jumps = [k for k, f in points.items() if f.jump > 1e-6]
         if jumps:
             notes.append(
-                f"the {p.prox} minimiser of the envelope jumps on the {' and '.join(jumps)} branch: "
-                "the replicon condition is formally violated (see replicon, jump)"
+                f"the {p.prox} minimiser of the envelope jumps on the"
+                f" {' and '.join(jumps)} branch: the replicon condition is formally"
+                " violated (see replicon, jump)"
             )
     if p.alpha is not None:
         details["at_alpha"] = {k: report(solve(p, k)) for k in BOTH}
@@ -113,7 +114,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
                     f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}"
                 )
     notes += [
-        f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
+        f"{place}: the {k} branch is unstable towards the other overlap (transverse >"
+        " 1), descent leaves it"
         for place in ("at_alpha_c", "at_alpha")
         for k, values in (details.get(place) or {}).items()
         if values and values["transverse"] > 1
@@ -363,8 +365,9 @@ OF_THRESHOLDS = np.linspace(0, 0.5, 21)
 ALPHAS = np.geomspace(0.5, 4, 9)
 SHOWN = ("train_loss", "test_mse_half", "m", "theta", "q", "V")
 NOTE = (
-    f"fixed points computed beforehand, with {DRAWN_ORDER} nodes per axis, at the places of the "
-    "sliders; none where a branch or a crossing does not exist; every other field as in the start"
+    f"fixed points computed beforehand, with {DRAWN_ORDER} nodes per axis, at the"
+    " places of the sliders; none where a branch or a crossing does not exist; every"
+    " other field as in the start"
 )
 
 

@@ -101,7 +101,7 @@ def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped
         x, y = z[0, i], z[1, i]
         f, g_1, g_2, a, b, c = at(
             x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale
-        )  # noqa: F821
+        )
         shrink, steps = 1.0, 0  # a rejected step is reduced to a quarter
         while (
             np.abs(g_1) + np.abs(g_2) >= GRADIENT

@@ -313,7 +313,10 @@ def in_range(p: Parameters) -> Iterator[None]:
     NotConverged
         Naming parameters that may be too extreme.
     """
-    where = f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma = {p.sigma:g}"
+    where = (
+        f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma ="
+        f" {p.sigma:g}"
+    )
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield

@@ -25,7 +25,10 @@ from theory.runtime import commands, output
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
-PLOT = "draw the figure: into FILE, or without one into a window (a file if there is no display)"
+PLOT = (
+    "draw the figure: into FILE, or without one into a window (a file if there is no"
+    " display)"
+)
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": dict(
         action="store_true", help="one JSON object on stdout instead of a table"
@@ -73,18 +76,27 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "runs": dict(
         type=Path,
         metavar="PATH",
-        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)",
+        help=(
+            "ensemble to use: a netCDF file or a folder of runs (default: the one that"
+            " comes with the code, or the demo's)"
+        ),
     ),
     "columns": dict(
         metavar="NAME=COLUMN,...",
-        help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
+        help=(
+            "--runs is a CSV file: its columns by name in the theory, the time first"
+            " (also COLUMN*2, COLUMN/2048; seed=COLUMN)"
+        ),
     ),
     "rows": dict(
         metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"
     ),
     "fluctuations": dict(
         action="store_true",
-        help="also what steps, batches and random weights do to times, of models that are stated",
+        help=(
+            "also what steps, batches and random weights do to times, of models that"
+            " are stated"
+        ),
     ),
     "beyond": dict(
         action="store_true",
@@ -160,7 +172,10 @@ class Parser(argparse.ArgumentParser):
         """
         name = flag[2:]
         if name in ("set", "preset"):
-            return f"; this command takes no numbers, solvable onset does: solvable onset {flag} ..."
+            return (
+                "; this command takes no numbers, solvable onset does: solvable onset"
+                f" {flag} ..."
+            )
         if "--set" in self._option_string_actions and name not in self.unset:
             models = [
                 registry.find(w)
@@ -274,7 +289,8 @@ def seeds(text: str | None, default: str) -> list[int]:
         raise ParameterError(f"--seeds {text}: must be at most {MOST_SEEDS} seeds")
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise ParameterError(
-            f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
+            f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without"
+            " repeats"
         )
     return list(numbers)
 

@@ -134,7 +134,8 @@ def require(
         (f"{name} = {value}: ", f"; take {name} {direction}") if name else ("", "")
     )
     raise ParameterError(
-        f"{where}{what} needs about {amount(size)} of memory{many}, there are {amount(there)}{how}"
+        f"{where}{what} needs about {amount(size)} of memory{many}, there are"
+        f" {amount(there)}{how}"
     )
 
 

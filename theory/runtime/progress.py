@@ -70,7 +70,10 @@ class Bar:
         """HTML bar with the terminal's text, for a notebook."""
         form, drawn = PLAIN, ""
         if self.total:
-            form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}]{postfix}"
+            form = (
+                "{desc}: {percentage:.0f}% of {total_fmt}{unit}"
+                " [{elapsed}<{remaining}]{postfix}"
+            )
             drawn = f'<progress value="{self.done}" max="{self.total}"></progress> '
         look: dict[str, Any] = {
             "unit": f" {self.unit}s",

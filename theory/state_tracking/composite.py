@@ -35,7 +35,10 @@ t = symbol("t_", "t", real=True)
 H = function("H", "what the saturation of A adds to the proper time")
 
 ZETA_HALF = -1.4603545088095868  # Riemann zeta at 1/2
-ERROR = "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N and d_g grow like L"
+ERROR = (
+    "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N and d_g grow"
+    " like L"
+)
 
 
 def lock(z: sp.Expr) -> sp.Expr:
@@ -236,8 +239,8 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     c = Points.of(values)
     if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(
-            "composite: must be one point with moving attention, epsilon > 0 and independent "
-            f"teachers, not {_point(values)}"
+            "composite: must be one point with moving attention, epsilon > 0 and"
+            f" independent teachers, not {_point(values)}"
         )
     D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(
         float
@@ -269,7 +272,8 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     S = c.off_target(D, T)
     if np.isnan(alpha).any():
         raise ParameterError(
-            f"composite: lost in double precision at {_point(values)}; take it less extreme"
+            f"composite: lost in double precision at {_point(values)}; take it less"
+            " extreme"
         )
     return {
         "alpha": alpha,

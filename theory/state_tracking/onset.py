@@ -312,7 +312,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append(f"attention does not move ({why})")
     elif np.isnan(half):
         notes.append(
-            f"R_0 - S_0 = {p.R_0 - p.S_0:.6g} is at or below the separatrix {edge:.6g}: attention dies"
+            f"R_0 - S_0 = {p.R_0 - p.S_0:.6g} is at or below the separatrix {edge:.6g}:"
+            " attention dies"
         )
     elif np.isinf(half):
         never = "never emerges below 1.8e308"

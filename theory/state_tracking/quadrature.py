@@ -113,7 +113,8 @@ class Points:
             epsilon = started - depth  # infinite at A_0 = 1
             if (beyond := ~np.isfinite(depth) & (kappa > 0)).any():
                 raise ParameterError(
-                    f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the largest number, 1.8e308"
+                    f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the"
+                    " largest number, 1.8e308"
                 )
             epsilon = np.where(
                 epsilon == 0, -np.finfo(float).tiny, epsilon
@@ -301,7 +302,8 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
             eta, n = (x[few][0] for x in steps)
             scope.refuse(
                 [
-                    f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for {FLOW.theory}"
+                    f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for"
+                    f" {FLOW.theory}"
                 ]
             )
     level = arguments.array("level", level, Allowed(above=0, below=1))
@@ -335,7 +337,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     if (lost := np.isnan(times[open_])).any():
         first_lost = np.flatnonzero(lost)[0]
         raise ParameterError(
-            f"A_0 = {points.A_0[first_lost]:g}, R_0 - S_0 = {points.D_0[first_lost]:g}: the time of A = {target[first_lost]:g} is lost "
-            "in double precision"
+            f"A_0 = {points.A_0[first_lost]:g}, R_0 - S_0 = {points.D_0[first_lost]:g}:"
+            f" the time of A = {target[first_lost]:g} is lost in double precision"
         )
     return times.reshape(shape)[()]

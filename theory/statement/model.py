@@ -392,7 +392,9 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         namespace={
             "PRESETS": {"stated": Preset("The values of the statement.")},
             "__post_init__": __post_init__,
-            "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
+            "__doc__": (
+                f"Sizes and numbers of {stated.name}, and how a student is trained."
+            ),
             "__module__": __name__,
         },
     )
@@ -418,7 +420,8 @@ def of_file(name: str) -> StatedModel:
     stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
     require(
         stated,
-        f"{path}: states nothing: no statement(...) is bound to a name; of a torch module: python -m simulate.discover {path}",
+        f"{path}: states nothing: no statement(...) is bound to a name; of a torch"
+        f" module: python -m simulate.discover {path}",
     )
     unread(list(stated.values()), given)
     several = ", ".join(f"{path}:{k}" for k in stated)

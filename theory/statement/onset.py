@@ -183,8 +183,8 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
     else:
         more = (0.03 / found.next) ** (1 / found.power) if found.next > 0 else np.inf
         notes.append(
-            f"closed form: the next order is {found.next:.2g} of the time, and 3% for initial "
-            f"weights {more:.3g} times as large"
+            f"closed form: the next order is {found.next:.2g} of the time, and 3% for"
+            f" initial weights {more:.3g} times as large"
         )
         for q in (QUANTILES[0], 0.5, QUANTILES[1]):
             label = f"half of its fall, by {q:.0%} of starts, closed form"
@@ -205,7 +205,10 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
         ],
         absent={k: "not within the run" for k in numbers if k.startswith("t_")}
         | {
-            "beside_means": "not claimed: too large, or times without a closed form of one direction"
+            "beside_means": (
+                "not claimed: too large, or times without a closed form of one"
+                " direction"
+            )
         },
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
@@ -225,7 +228,10 @@ def narrow(made: Derived, p: Any) -> float:
         if (
             size > SMALL
         ):  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
-            begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
+            begun = (
+                f"start of {w.name}: entries of {w.start} have standard deviation"
+                f" {size:.3g}"
+            )
             theory = "the flow of class means, which leaves it out"
             scope.refuse([f"{begun}: must be at most {SMALL:.2g} for {theory}"])
     return max(scatter.values())
@@ -245,16 +251,21 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     rates = _growth(made.statement, p)
     if rates is None:
         return [
-            "growth outside of the classes: not known, as the inputs are too many to list"
+            "growth outside of the classes: not known, as the inputs are too many to"
+            " list"
         ]
     grown = np.exp(min(rates[1] * time, 700.0))
     if grown > GROWN and widest * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in random_starts.laws(made))
-        said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
+        said = (
+            f"{names}: entries leave the means of their classes at the rate"
+            f" {rates[1]:.3g}"
+        )
         inside = f"(these grow at {rates[0]:.3g})"
         scope.refuse(
             [
-                f"{said} {inside}: no flow of classes describes these students; train them"
+                f"{said} {inside}: no flow of classes describes these students; train"
+                " them"
             ]
         )
     return []
@@ -326,7 +337,10 @@ def sized(stated: Statement, p: Any) -> dict[str, int]:
         If a size or number has no value.
     """
     for s in stated.symbols:
-        said = f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
+        said = (
+            f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in"
+            " the statement"
+        )
         require(getattr(p, s.name) is not None, said)
     return {s.name: getattr(p, s.name) for s in stated.symbols if s.is_integer}
 

@@ -329,9 +329,11 @@ def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
         for k in range(min(len(a), len(b)))
     )
     return [
-        sp.expand(sp.Add(*(x * y for x, y in coefficient)))
-        if coefficient
-        else sp.S.Zero
+        (
+            sp.expand(sp.Add(*(x * y for x, y in coefficient)))
+            if coefficient
+            else sp.S.Zero
+        )
         for coefficient in pairs
     ]
 

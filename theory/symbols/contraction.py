@@ -50,7 +50,8 @@ class Code:
         """
         if (entries := self.entries(axes)) > MOST_ENTRIES:
             raise ParameterError(
-                f"an array over {axes} would have {entries:.1e} entries, at most {MOST_ENTRIES:.0e}"
+                f"an array over {axes} would have {entries:.1e} entries, at most"
+                f" {MOST_ENTRIES:.0e}"
             )
         self.steps.append((work, views))
         return Array(self.inputs + len(self.steps) - 1, tuple(axes))

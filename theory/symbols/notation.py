@@ -94,7 +94,8 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
         or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number))
     ):
         raise ParameterError(
-            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
+            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain"
+            " symbols"
         )
     named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
     changed = {s: new for s, new in named.items() if new != s}
@@ -134,7 +135,8 @@ def by_name(
         if name not in symbols or symbols[name] in found:
             hint = nearest(str(name), symbols)
             raise ParameterError(
-                f"{words.format(name)}; {hint}there are {', '.join(symbols) or 'none'}, each once"
+                f"{words.format(name)}; {hint}there are {', '.join(symbols) or 'none'},"
+                " each once"
             )
         found[symbols[name]] = value
     return found

@@ -111,7 +111,10 @@ BY_QUADRATURE = (
 AMPLIFIED = (
     "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"
 )
-FINITE_STEPS = "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
+FINITE_STEPS = (
+    "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most"
+    " 0.4% here"
+)
 BATCH_NOISE = Band(
     -0.001, 0.001, "gradient noise of finite batches: a bias of second order"
 )
@@ -137,7 +140,10 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
     """Crossing times of both parts of the loss, and the height of the plateau."""
     yield from (
         "",
-        "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
+        (
+            "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch"
+            " descent, students"
+        ),
     )
     euler = flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
     exactly = times.equations()["hitting_time_exact"]
@@ -166,7 +172,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             why = "corrections of relative order epsilon"
             yield identity(by, "hitting_time", small, exact, 10 * p.epsilon, why)
             if np.isnan(time).any():
-                yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
+                yield (
+                    f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
+                )
                 continue
             slow = crossing(slower, share)[0]
             lag = p.eta * known["lambda_recall"]
@@ -186,7 +194,10 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         middle = float(runs.loss.interp(t=time).mean())
         height = dynamics.losses()["plateau"].number(p.values())
         there = float(flow().solve(p, at=[time], t=last).loss[0])
-        yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
+        yield (
+            f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students"
+            f" {middle:.4f}"
+        )
         why = "what is left of the relation, and what is gained of the subject"
         yield identity(
             "flow half way along the plateau", "plateau", height, there, 0.02, why
@@ -215,7 +226,10 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     """
     checks, halves = [], [f"loss_{part.name}" for part in PARTS]
     sweeps: dict[str, Any] = {}
-    title = "plateau length in steps (relation half known to subject half known): flow, students"
+    title = (
+        "plateau length in steps (relation half known to subject half known): flow,"
+        " students"
+    )
     notes = ["", title]
     for name, (grid, _) in SWEPT.items():
         sweeps[name] = rows = []
@@ -299,7 +313,10 @@ def draw(sweeps: dict[str, Any]) -> Any:
 
 # Curves of factual recall
 
-BIAS = "gradient noise of batches of about a thousand sequences, of order eta/batch, the same sign in all seeds"
+BIAS = (
+    "gradient noise of batches of about a thousand sequences, of order eta/batch, the"
+    " same sign in all seeds"
+)
 RELATION, SUBJECT = ("relation", "C0"), ("subject", "C1")
 PANELS = {
     "cross-entropy [nats]": {

@@ -186,7 +186,8 @@ def learners() -> Iterator[Check]:
                 runs["predicted"],
                 runs["times"].mean(),
                 0.08,
-                "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag",
+                "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5%"
+                " Euler lag",
             )
 
 

@@ -70,7 +70,8 @@ def accuracy_checks() -> Iterator[Check]:
             off = Band(
                 -limit / value,
                 limit / value,
-                "wrong scores taken as independent; no order: N ln N grows as d^2, with logarithms",
+                "wrong scores taken as independent; no order: N ln N grows as d^2, with"
+                " logarithms",
             )
             yield sampled(
                 f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
@@ -145,22 +146,26 @@ def zipf_checks() -> list[Check]:
             band=Band(
                 -0.15 / abs(law),
                 0.15 / abs(law),
-                "finite number of keys and small P bend the power law; no order: keys end",
+                "finite number of keys and small P bend the power law; no order:"
+                " keys end",
             ),
         ),
         sampled(
-            "exponent of the error under Zipf frequencies against the sum over keys that are not stored",
+            "exponent of the error under Zipf frequencies against the sum over keys"
+            " that are not stored",
             "zipf_lost",
             exact,
             slopes,
             band=Band(
                 -0.1 / abs(exact),
                 0.1 / abs(exact),
-                "stored keys are not all recalled at d = 16; no order: a count of few keys",
+                "stored keys are not all recalled at d = 16; no order: a count of few"
+                " keys",
             ),
         ),
         sampled(
-            f"error under Zipf frequencies, d/4 keys stored, others guessed among {M}, d = 64",
+            f"error under Zipf frequencies, d/4 keys stored, others guessed among {M},"
+            " d = 64",
             "zipf_lost",
             (1 - 1 / M) * lost[-1],
             zipf_error(64, a, keys, M, 16, 160, seed=1),
@@ -181,7 +186,8 @@ def capacity_checks() -> list[Check]:
     law = float(1 / equations()["capacity"].rhs.coeff(symbols.N * sp.log(symbols.N)))
     gaps = np.abs(np.array(loads) - law)
     toward = at_most(
-        "ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9",
+        "ratio of successive gaps between half load and capacity law, d = 1e3,"
+        " 1e6, 1e9",
         "capacity",
         1.0,
         np.max(gaps[1:] / gaps[:-1]),
@@ -193,7 +199,8 @@ def capacity_checks() -> list[Check]:
         law,
         loads[-1],
         0.05 / law,
-        "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below sqrt(2 ln N)",
+        "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below"
+        " sqrt(2 ln N)",
     )
     return [toward, close]
 

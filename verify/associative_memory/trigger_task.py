@@ -230,7 +230,8 @@ def order() -> list[Check]:
             "first step with probe 0.9",
         ),
         at_most(
-            "steps to accuracy 0.9 in joint training against staged, largest over seeds",
+            "steps to accuracy 0.9 in joint training against staged, largest over"
+            " seeds",
             "slides",
             np.nanmin(np.append(slow, 200.0)),
             times["in_context_accuracy"][:2].max(),

@@ -45,8 +45,9 @@ def rules(runs: xr.Dataset) -> dict[str, bool]:
     found = {
         "a seed is there twice": len({*seeds.tolist()}) == seeds.size,
         "the command that trained it is not known": bool(told.get("command")),
-        "the code that trained it is not known": bool(CODE & told.keys())
-        or bool({"setting", "student"} & {*runs.dims}),
+        "the code that trained it is not known": (
+            bool(CODE & told.keys()) or bool({"setting", "student"} & {*runs.dims})
+        ),
     }
     if "alpha" not in runs.dims or "epoch" not in runs.variables:  # of several settings
         present = runs.to_array().notnull().any("variable")

@@ -11,11 +11,9 @@ import numpy as np
 
 from theory.equations.equation import Equation
 from verify.checks.verdict import (
-    IDENTITY,
     MANY,
     SEEN,
     SINGLE,
-    VERDICTS,
     Z_MAX,
     Z_REASON,
     Band,

@@ -19,12 +19,15 @@ TOO_FEW = "too few samples to decide; check units and parameters"
 MOST_UNDECIDED = 9  # undecided rows; more are counted only
 PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
 AGREES = "agrees: within its tolerance; an error of 5% or more would have been noticed."
-OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
+OFF = (
+    "off: measured - predicted, relative to the prediction (of a curve: to its largest"
+    " value)."
+)
 IN_BAND = "known"  # in place of z
 Z_SENTENCE = (
-    "z: distance in standard errors, corrected for few samples and for the worst of many times. "
-    f"Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
-    f"{IN_BAND}: within the known error of this theory."
+    "z: distance in standard errors, corrected for few samples and for the worst of"
+    f" many times. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows."
+    f" {IN_BAND}: within the known error of this theory."
 )
 
 

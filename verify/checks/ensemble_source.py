@@ -107,7 +107,8 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
             )
         if request.given:
             raise ParameterError(
-                f"{request.given[0]}: not together with --runs, whose file says with what it was trained"
+                f"{request.given[0]}: not together with --runs, whose file says with"
+                " what it was trained"
             )
         return source.read(request.runs)
     if source.shipped is not None and not request.given:

@@ -93,7 +93,8 @@ class Request:
         chosen += ["--runs"] if self.runs is not None else []
         if chosen:
             raise ParameterError(
-                f"{chosen[0]}: not for {self.model.name}, whose settings and seeds are this command's own"
+                f"{chosen[0]}: not for {self.model.name}, whose settings and seeds are"
+                " this command's own"
             )
 
     def left_out(self, what: str) -> list[str]:

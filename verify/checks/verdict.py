@@ -183,8 +183,9 @@ def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int
 
 
 Z_REASON = (
-    f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "
-    f"{MANY} values are near normal; of more, their skewness is corrected for"
+    f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where"
+    f" fewer than {MANY} values are near normal; of more, their skewness is"
+    " corrected for"
 )
 IDENTITY = 1e-6  # tolerance of identities: rounding, or the error of a numerical method
 SEEN = 0.05  # minimum detectable relative error required for *agrees*

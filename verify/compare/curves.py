@@ -53,7 +53,10 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Number of checks with each verdict."""
-        return f"<Comparison of {', '.join(c.equation for c in self.checks)}: {check_table.summary(self.checks)}>"
+        return (
+            f"<Comparison of {', '.join(c.equation for c in self.checks)}:"
+            f" {check_table.summary(self.checks)}>"
+        )
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""
@@ -75,7 +78,8 @@ class Comparison:
             f"{name} {share:.0%}" for name, share in self.inside().items()
         )
         first = (
-            f"times at which theory lies within two standard deviations of the ensemble: {inside}"
+            "times at which theory lies within two standard deviations of the"
+            f" ensemble: {inside}"
             if inside
             else "a single curve: how it scatters is not known"
         )
@@ -153,8 +157,9 @@ def compare(
     unit = time_axes.other_unit(curve, runs, time, last)
     if not within.sizes[time]:
         outside = (
-            f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
-            f"the curve, which has {first:g} to {last:g}"
+            f"runs: {time} from {float(runs[time][0]):g} to"
+            f" {float(runs[time][-1]):g} lies outside the curve, which has {first:g} to"
+            f" {last:g}"
         )
         raise ParameterError("; ".join([outside, *unit]))
     checks = []
@@ -186,8 +191,8 @@ def compare(
         notes += unit
     if failed(checks) and (status := curve.attrs.get("status", "exact")) != "exact":
         notes.append(
-            f"the theory is not exact ({status}): bands={{...}} allows what it is known to be off by; "
-            "python -m verify.trajectories knows that of its model"
+            f"the theory is not exact ({status}): bands={{...}} allows what it is known"
+            " to be off by; python -m verify.trajectories knows that of its model"
         )
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
@@ -265,7 +270,8 @@ def _gaps(
     most = max(scale, float(np.abs(measured).max()))
     if not SMALL < scale <= most < LARGE:
         raise ParameterError(
-            f"{name}: squares of {most if most >= LARGE else scale:g} leave double precision; change its unit"
+            f"{name}: squares of {most if most >= LARGE else scale:g} leave double"
+            " precision; change its unit"
         )
     error = error.mean("seed") if "seed" in error.dims else error
     error = error.fillna(0).values + (precision * scale) ** 2
@@ -278,8 +284,8 @@ def _gaps(
         known and bool((known[0] < 0).any() | ~(known[1] > 0).any())
     ):
         raise ParameterError(
-            f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
-            f"tables.published"
+            f"runs: {name}_std, not negative, and {name}_n, the number of students, go"
+            " together: tables.published"
         )
     std, n = [0 * measured + x for x in known] or (None, None)
     own = spread is not None

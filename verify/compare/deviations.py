@@ -157,8 +157,8 @@ class Gaps:
                 part.predicted,
                 part.measured,
                 check.SEEN,
-                "one curve, nothing says how it scatters: held to 5% of the largest size"
-                + some,
+                "one curve, nothing says how it scatters: held to 5% of the largest"
+                " size" + some,
                 scale,
                 band,
             )
@@ -234,4 +234,7 @@ class Gaps:
                 yield f"{blank} of {self.runs.sizes['seed']} students have no value"
         numbers = self.samples[self.used]
         if numbers.min() < numbers.max():
-            yield f"means are over {numbers.min():g} to {numbers.max():g} students, by time"
+            yield (
+                f"means are over {numbers.min():g} to {numbers.max():g} students, by"
+                " time"
+            )

@@ -48,14 +48,18 @@ class Times:
         """One line: mean, interval, number of censored seeds."""
         censored = self.values.size - self.seen.size
         note = (
-            f"; {censored} of {self.values.size} seeds censored: not before {self.end:.3g}"
+            f"; {censored} of {self.values.size} seeds censored: not before"
+            f" {self.end:.3g}"
             if censored
             else ""
         )
         if not self.seen.size:
             return f"{name}: no seed emerged before {self.end:.3g}"
         low, high = self.interval()
-        return f"{name}: {self.seen.mean():.4f}, 95% interval [{low:.4f}, {high:.4f}] over {self.seen.size} seeds{note}"
+        return (
+            f"{name}: {self.seen.mean():.4f}, 95% interval [{low:.4f}, {high:.4f}] over"
+            f" {self.seen.size} seeds{note}"
+        )
 
 
 def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
@@ -79,7 +83,8 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
             str(d) for d in trajectory.dims if d not in time_axes.UNTIMED
         )
         raise ParameterError(
-            f"runs: have {several or 'no time'}: pick one of all but the time: .sel(...)"
+            f"runs: have {several or 'no time'}: pick one of all but the time:"
+            " .sel(...)"
         )
     time = next(str(d) for d in trajectory.dims if d != "seed")
     one = time_axes.axis("runs", trajectory.to_dataset(name="level"), time)

@@ -92,9 +92,9 @@ class Rate:
             WHY,
             standard_error=self.error,
             resolution=self.offset,
-            samples_needed=samples_needed(spread, APART)
-            if np.isfinite(spread)
-            else None,
+            samples_needed=(
+                samples_needed(spread, APART) if np.isfinite(spread) else None
+            ),
         )
 
     def __str__(self) -> str:
@@ -106,8 +106,8 @@ class Rate:
             [
                 "step        difference  exponent",
                 *lines,
-                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}: {self.verdict}"
-                + seen * bool(np.isfinite(self.offset)),
+                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}:"
+                f" {self.verdict}" + seen * bool(np.isfinite(self.offset)),
             ]
         )
 

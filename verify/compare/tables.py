@@ -88,7 +88,8 @@ def read(
         or next(iter(columns)) == "seed"
     ):
         raise ParameterError(
-            "--columns: must be a time and a quantity, the time first: {'t': 'step', 'x': 'loss'}"
+            "--columns: must be a time and a quantity, the time first: {'t': 'step',"
+            " 'x': 'loss'}"
         )
     path = output.path(path)
     rows = notation.mapping("rows = {}", {} if rows is None else rows, "{'seed': '3'}")
@@ -137,8 +138,8 @@ def _table(path: Path) -> pd.DataFrame:
     separator = max(",;\t", key=text.strip().partition("\n")[0].count)
     if text.strip() and separator not in text.strip().partition("\n")[0]:
         raise ParameterError(
-            f"{path}: cells must be separated by commas, semicolons or tabs; R's write.csv(..., "
-            "row.names=FALSE) does"
+            f"{path}: cells must be separated by commas, semicolons or tabs; R's"
+            " write.csv(..., row.names=FALSE) does"
         )
     file = io.StringIO(text, newline="")
     reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
@@ -157,12 +158,12 @@ def _table(path: Path) -> pd.DataFrame:
                 )
             if len(row) != len(header):
                 names = (
-                    "; R's write.table puts names of rows under no header: row.names=FALSE leaves "
-                    "them out, col.names=NA heads them"
+                    "; R's write.table puts names of rows under no header:"
+                    " row.names=FALSE leaves them out, col.names=NA heads them"
                 )
                 raise ParameterError(
-                    f"{path}: line {reader.line_num} has {len(row)} cells, the header has "
-                    f"{len(header)}{names if len(row) > len(header) else ''}"
+                    f"{path}: line {reader.line_num} has {len(row)} cells, the header"
+                    f" has {len(header)}{names if len(row) > len(header) else ''}"
                 )
             cells.append(row)
             lines.append(reader.line_num)
@@ -260,7 +261,8 @@ def _numbers(path: Path, cells: Any) -> np.ndarray:
                 else "an infinite number"
             )
             raise ParameterError(
-                f"{path}: column {cells.name!r} holds {wrong}: {cell!r:.80} in line {line}"
+                f"{path}: column {cells.name!r} holds {wrong}: {cell!r:.80} in line"
+                f" {line}"
             )
         values.append(value)
     return np.array(values)
@@ -332,8 +334,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         rows = pd.DataFrame(index)
         if rows.duplicated().any() or not np.isfinite(rows[time]).all():
             raise ParameterError(
-                f"{what}: {time} must be finite, and each once per student (seed=COLUMN tells "
-                "students apart, --rows picks some)"
+                f"{what}: {time} must be finite, and each once per student (seed=COLUMN"
+                " tells students apart, --rows picks some)"
             )
         if "seed" in rows:
             data = (
@@ -346,15 +348,15 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
                 counts[:, 1:] > counts[:, :-1]
             ).any():  # comes back after a gap, or comes late
                 raise ParameterError(
-                    f"{what}: every student must have a row at every {time}, the first of "
-                    "--columns, until it ends; cells may be blank"
+                    f"{what}: every student must have a row at every {time}, the first"
+                    " of --columns, until it ends; cells may be blank"
                 )
         else:
             square = [n for n in names if values[n].shape == (values[time].size,) * 2]
             if square and "seed" not in curves:
                 raise ParameterError(
-                    f"{what}: {square[0]} is square; if rows are students, say so by seed=range("
-                    f"{values[time].size}), else transpose it first"
+                    f"{what}: {square[0]} is square; if rows are students, say so by"
+                    f" seed=range({values[time].size}), else transpose it first"
                 )
             shapes = {n: (("seed", time)[-values[n].ndim :], values[n]) for n in names}
             data = xr.Dataset(shapes, index)
@@ -366,8 +368,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     except (TypeError, ValueError, RuntimeError, LookupError, OverflowError) as error:
         # ragged, other lengths, gradients, numbers that are none in double precision
         raise ParameterError(
-            f"{what}: {time} must have shape (times,), others this or (students, times), not "
-            f"{found or error_summary(error)}"
+            f"{what}: {time} must have shape (times,), others this or (students,"
+            f" times), not {found or error_summary(error)}"
         ) from None
     data = time_axes.axis(what, time_axes.numbers(what, data, names), time)
     return data.isel(seed=0, drop=True) if data.sizes.get("seed") == 1 else data

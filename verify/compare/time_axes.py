@@ -98,8 +98,8 @@ def _named(curve: xr.Dataset, runs: xr.Dataset, time: str | None, what: str) -> 
             )
         if not shared:
             raise ParameterError(
-                f"runs: no dimension {' or '.join(ours)}; say which of {theirs} is the time, in "
-                "the curve's unit: time=..."
+                f"runs: no dimension {' or '.join(ours)}; say which of {theirs} is the"
+                " time, in the curve's unit: time=..."
             )
         (time,) = alone or shared
     return runs, time
@@ -115,7 +115,8 @@ def axis(whose: str, data: Any, name: str) -> Any:
     """
     if name not in data.coords:
         raise ParameterError(
-            f"{whose}: dimension {name} has no times: assign_coords({name}=...) gives them"
+            f"{whose}: dimension {name} has no times: assign_coords({name}=...) gives"
+            " them"
         )
     kind = data[name].dtype.kind
     if kind in "mM":
@@ -149,8 +150,8 @@ def other_unit(curve: xr.Dataset, runs: xr.Dataset, time: str, end: float) -> li
         return []
     unit = curve[time].attrs.get("long_name", time)
     return [
-        f"another unit of time? The runs end at {time} = {last:g}, theory at {end:g}, in {unit}: "
-        f"{time}=COLUMN/NUMBER converts a column"
+        f"another unit of time? The runs end at {time} = {last:g}, theory at {end:g},"
+        f" in {unit}: {time}=COLUMN/NUMBER converts a column"
     ]
 
 

@@ -54,7 +54,10 @@ COMPARED = {
     "positional_semantic.attention": ("q", "m", "theta", "test_mse_half"),
 }
 SHIFT = 0.1
-SHIFT_WHY = "standard deviations over seeds: a smaller shift takes 1600 seeds to be seen at z = 4"
+SHIFT_WHY = (
+    "standard deviations over seeds: a smaller shift takes 1600 seeds to be seen at"
+    " z = 4"
+)
 BITS_WHY = "the same device, the same stack: bit for bit"
 LEFT_WHY = "else nothing was resumed"
 STEPS = 10  # steps of descent before stacks are compared

@@ -35,7 +35,10 @@ NETWORK_SIZE = 8
 FLOW = 1e-6
 FLOW_WHY = "two integrations at rtol 1e-9 over some 500 steps each"
 LAW_SIZES, LAW_LARGEST = (64, 128, 256, 512), 2048
-LAW_WHY = "terms of order N in the time; the law keeps N^2 at all orders of 1 / ln N and N ln N"
+LAW_WHY = (
+    "terms of order N in the time; the law keeps N^2 at all orders of 1 / ln N and N"
+    " ln N"
+)
 LINE = "a straight line in ln N for a slowly varying term of order N"
 CORRECTED = {
     "T_gamma": (5e-3, f"{LINE}, which is what T_gamma is"),
@@ -153,7 +156,8 @@ def against_law(
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
             yield identity(
-                f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+                f"all-weights law of {name} corrected from N <= {max(sizes)}, {label},"
+                f" N = {largest}",
                 "flow of five numbers",
                 predicted
                 + largest * np.polyval(np.polyfit(x, excess, 1), np.log(largest)),
@@ -220,8 +224,8 @@ def of_batches(
         for name, (measured, bands) in rows.items()
     ]
     note = (
-        f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
-        f"(batch {batches[1]}), descent {predicted:.2f}"
+        f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}),"
+        f" {large.mean():.2f} (batch {batches[1]}), descent {predicted:.2f}"
     )
     yield note
 
@@ -257,7 +261,10 @@ def standard_transformer(**more: Any) -> Iterator[str]:
         slope, low, high = flow_laws.log_fit(
             np.repeat(STANDARD_PAIRS, each.shape[1]), each.ravel()
         )
-        yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
+        yield (
+            f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f},"
+            f" {high:.2f}], AdamW"
+        )
 
 
 def everything(**more: Any) -> Noted:

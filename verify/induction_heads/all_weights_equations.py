@@ -271,9 +271,9 @@ def five_numbers(eq: Table) -> Iterator[Check]:
     sums = {
         "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
         "plateau_delta": (
-            j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)
-        ).sum()
-        / size,
+            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
+            / size
+        ),
     }
     yield from [
         identity(

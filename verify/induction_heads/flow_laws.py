@@ -153,7 +153,10 @@ def constants() -> Iterator[Check]:
     )
     for n in DROP_SIZES:
         gap = (times(n)["T_drop"] - drop.drop_time(n)) / n
-        why = "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows"
+        why = (
+            "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the"
+            " next rows"
+        )
         yield vanishing(
             f"T_drop at N = {n:.0e}, gap over N", "T_drop", abs(gap), 0.02, why
         )
@@ -195,7 +198,10 @@ def exponents() -> Iterator[Check | str]:
         scaled, low, high = log_fit(
             EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES]
         )
-        yield f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        yield (
+            f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~"
+            f" N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        )
         yield near(
             f"exponent of {name} ln N in N, uniform q",
             "flow under a uniform query",
@@ -250,7 +256,10 @@ def network(**more: Any) -> Iterator[Check | str]:
     )
     yield from (
         "",
-        f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):",
+        (
+            f"constrained network at N = {SIZE}, step in t -> times (flow in the last"
+            " row):"
+        ),
     )
     for label, reached in (
         *((f"{r:<6g}", times_[r]) for r in RATES),

@@ -305,7 +305,8 @@ def students(**more: Any) -> Iterator[Check | str]:
         steps = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
         batch, best = list(steps.items())[-1]
         yield sampled(
-            f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
+            f"steps to the drop on Gaussian data, N = {SIZE}, D = {D},"
+            f" {batch_in_words(batch)}",
             "first order in 1/D",
             predicted,
             best,
@@ -314,8 +315,9 @@ def students(**more: Any) -> Iterator[Check | str]:
             f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()
         ]
         yield (
-            f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {zero:.1f} of order zero "
-            f"in 1/D: {', '.join(ratios)}; first order {predicted / zero:.3f}"
+            f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over"
+            f" {zero:.1f} of order zero in 1/D: {', '.join(ratios)}; first order"
+            f" {predicted / zero:.3f}"
         )
 
 
@@ -331,7 +333,8 @@ def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> Iterator[C
         steps = int(LONGER * predicted)
         p = p.replace(steps=steps, eval_every=max(1, steps // 100))
         yield sampled(
-            f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
+            f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D},"
+            f" eta = {eta:g}",
             "leading order in 1/D",
             predicted,
             dropped(train(p, seeds=seeds, **more)).values / p.time_per_step,

@@ -25,7 +25,10 @@ STRUCTURE = {
     16: (250, 500, 1000),
 }  # App. C: N, steps
 ABLATION = {(16, 32): 300, (32, 16): 600, (8, 32): 200}  # App. D: (N, D), steps
-OTHERS = "the other sixteen directions take part; items and labels are not orthonormal; no order: neither is small"
+OTHERS = (
+    "the other sixteen directions take part; items and labels are not orthonormal; no"
+    " order: neither is small"
+)
 # Ratio of T_drop, all weights over three directions: mean +- 3.5 s.e. of the seeds 100
 # to 103 (at N = 16 to 107), which no check uses.
 BANDS = {
@@ -125,7 +128,8 @@ def ablations(**more: Any) -> Iterator[Check]:
         ]
         yield from [
             at_least(
-                f"smallest of the three over the largest of sixteen, {where}, end of training",
+                f"smallest of the three over the largest of sixteen, {where}, end of"
+                " training",
                 "Sec. 5",
                 1.0,
                 lead(both[0].isel(t=-1)),
@@ -155,16 +159,17 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
         np.tri(block, dtype=bool), runs.scores_1.values[:, tokens:, tokens:], -np.inf
     )
     shares = {
-        "layer 1 finds the position before": past[:, 1:].argmax(2)
-        == np.arange(block - 1),
-        "layer 2 finds the token that layer 1 wrote": runs.scores_2.values[
-            :, :tokens, each : each + tokens
-        ].argmax(2)
-        == np.arange(tokens),
-        "the output reads the token that layer 2 wrote": runs.readout.values[
-            :, :, 2 * each : 2 * each + tokens
-        ].argmax(2)
-        == np.arange(tokens),
+        "layer 1 finds the position before": (
+            past[:, 1:].argmax(2) == np.arange(block - 1)
+        ),
+        "layer 2 finds the token that layer 1 wrote": (
+            runs.scores_2.values[:, :tokens, each : each + tokens].argmax(2)
+            == np.arange(tokens)
+        ),
+        "the output reads the token that layer 2 wrote": (
+            runs.readout.values[:, :, 2 * each : 2 * each + tokens].argmax(2)
+            == np.arange(tokens)
+        ),
     }
     return [
         near(
@@ -173,7 +178,8 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
             1.0,
             hit.mean(1).min(),
             0.05,
-            f"one row in {hit.shape[1]} may lie at the edge of what was trained; least over seeds",
+            f"one row in {hit.shape[1]} may lie at the edge of what was trained; least"
+            " over seeds",
         )
         for what, hit in shares.items()
     ]

@@ -132,7 +132,8 @@ def theorem_1(_: Table) -> Iterator[Check]:
             19,
             structure.dimension(D),
             0.0,
-            f"integers; D = {D}, {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
+            f"integers; D = {D},"
+            f" {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
         )
         for D in (2, 4)
     ]

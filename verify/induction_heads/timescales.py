@@ -46,7 +46,10 @@ OUTSIDE = Band(
 )
 # For the small demo setting: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check
 # uses.
-SMALL = "at N = 4 the other directions take part, and batches of 32 are noisy; no order: two effects"
+SMALL = (
+    "at N = 4 the other directions take part, and batches of 32 are noisy; no order:"
+    " two effects"
+)
 BANDS = {
     "T_drop with the head alone over T_drop": Band(0.102, 0.129, SMALL),
     "T_drop over t_ICL": Band(0.028, 0.054, SMALL),
@@ -113,16 +116,22 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
             for name, of in LEVELS.items()
         ),
         dropped(runs).summary("  T_drop"),
-        f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights",
-        f"  smallest of the three {float(three.mean()):.3f}, "
-        f"largest of the other sixteen {float(others.mean()):.3f}",
+        (
+            f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the"
+            " norm of all weights"
+        ),
+        (
+            f"  smallest of the three {float(three.mean()):.3f}, "
+            f"largest of the other sixteen {float(others.mean()):.3f}"
+        ),
         alone.summary("  T_drop, three directions trained alone"),
     ]
     checks = []
     if p == PAPER:
         checks = [
             at_least(
-                "smallest of the three over the largest of the other sixteen, end of training",
+                "smallest of the three over the largest of the other sixteen, end of"
+                " training",
                 "Sec. 5",
                 1.0,
                 float((three / others).min()),
@@ -218,7 +227,10 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         flow = {N: flow_laws.times(N, query) for N in SIZES}
         notes += [
             "",
-            f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals",
+            (
+                f"all weights, {label}, N = {', '.join(map(str, SIZES))},"
+                f" {len(SEEDS)} seeds: exponents with 95% intervals"
+            ),
         ]
         for name in NAMES:
             per_seed, (of_limit,), (of_flow,) = (
@@ -235,8 +247,8 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             )  # fmt: skip
             low, high = Times(seen, np.inf).interval()
             notes.append(
-                f"  {name} ~ N^{seen.mean():.4f} [{low:.4f}, {high:.4f}]; "
-                f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}"
+                f"  {name} ~ N^{seen.mean():.4f} [{low:.4f}, {high:.4f}]; 19 directions"
+                f" without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}"
             )
         checks += batches(query, **more)
         sweeps[label] = {"flow": flow, "population": without, "seeds": ensembles}
@@ -244,8 +256,9 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
     notes.append("")
     notes.append(
-        f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
-        "the order of Theorem 2 belongs to three parameters"
+        "all weights, q = N: alpha emerges before beta at N ="
+        f" {', '.join(map(str, order)) or 'none of these'}; the order of Theorem 2"
+        " belongs to three parameters"
     )
     return checks, notes, sweeps
 
@@ -255,8 +268,8 @@ def report(request: Request) -> Report:
     checks, notes = emergence(*ensemble_source.get(request), **request.training)
     if not request.full:
         notes += request.left_out(
-            "students of several sizes and their exponents, Figs. 2, 5 and 6, Gaussian data, all "
-            "weights at large N (half an hour of training)"
+            "students of several sizes and their exponents, Figs. 2, 5 and 6, Gaussian"
+            " data, all weights at large N (half an hour of training)"
         )
         return Report([*checks, *flow_laws.constants()], notes)
     scaled, more, sweeps = scaling(**request.training)
@@ -327,6 +340,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     plotting.below(np.atleast_1d(axes)[-1])
     plotting.headline(
         figure,
-        f"D = 2 N; orthonormal data, strict mask; batches of {BATCH}; step in t = {RATE:g}; {len(SEEDS)} seeds",
+        f"D = 2 N; orthonormal data, strict mask; batches of {BATCH}; step in t ="
+        f" {RATE:g}; {len(SEEDS)} seeds",
     )
     return figure

@@ -139,14 +139,19 @@ def rank_two(**more: Any) -> Iterator[Check]:
     on the same sentences.
     """
     of = {
-        k: train(
-            RANK_2.replace(start=k), SEEDS, alpha=list(RANK_2_ALPHAS), **more
-        ).test_mse_half
+        k: (
+            train(
+                RANK_2.replace(start=k), SEEDS, alpha=list(RANK_2_ALPHAS), **more
+            ).test_mse_half
+        )
         for k in (*STARTS, "mixed")
     }
     ratio = of["mixed"] / np.minimum(of["positional"], of["semantic"])
     for alpha in RANK_2_ALPHAS:
-        name = f"test error of rank 2 from a mixed start over the better one, alpha = {alpha:g}"
+        name = (
+            "test error of rank 2 from a mixed start over the better one, alpha ="
+            f" {alpha:g}"
+        )
         yield sampled(
             name, "App. E.3", 1.0, ratio.sel(alpha=alpha).values, band=BANDS.get(name)
         )
@@ -160,9 +165,11 @@ def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
         k: BASE.replace(start=k, d=ADAM.d) for k in STARTS
     }
     loss = {
-        k: train(
-            p.replace(omega=omega), ADAM_SEEDS, alpha=[ADAM.complexity], **more
-        ).train_loss
+        k: (
+            train(
+                p.replace(omega=omega), ADAM_SEEDS, alpha=[ADAM.complexity], **more
+            ).train_loss
+        )
         for k, p in students.items()
     }
     positional, semantic = (

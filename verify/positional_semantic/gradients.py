@@ -35,7 +35,10 @@ STEP = 1e-2  # in alpha, and relative in order parameters
 SEED = 20240204
 TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
 MESSAGE = Parameters(d=300, alpha=2.0)
-WELL_ENDS = "where its well ends the local selection falls, the envelope has a step, and the state evolution is not its gradient; no order: a jump"
+WELL_ENDS = (
+    "where its well ends the local selection falls, the envelope has a step, and the"
+    " state evolution is not its gradient; no order: a jump"
+)
 # Measured at alpha = 1.3, with a tenth to either side; nothing here is random.
 OFF_ITS_WELL = {
     "q": Band(0.024, 0.030, WELL_ENDS),

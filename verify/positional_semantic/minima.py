@@ -92,7 +92,10 @@ def shift(gap: xr.DataArray, other: xr.DataArray) -> tuple[float, float]:
 
 
 DEMO = Parameters(d=400, steps=300, n_test=4000)
-SELECTION = "the paper's selection; informed descent follows the local one; no order: another branch (see the claims ledger)"
+SELECTION = (
+    "the paper's selection; informed descent follows the local one; no order: another"
+    " branch (see the claims ledger)"
+)
 SETTING = (
     "omega",
     "sigma",
@@ -319,9 +322,9 @@ def message_passing(
             for k in ("step", "gradient")
         )
         yield (
-            f"message passing, {branch} ({q.prox} prox), d = {', '.join(map(str, halves))}, "
-            f"{len(few)} seeds: last step {step:.1e}, gradient of the risk {slope:.1e} "
-            "(medians, per sqrt(d))"
+            f"message passing, {branch} ({q.prox} prox), d ="
+            f" {', '.join(map(str, halves))}, {len(few)} seeds: last step {step:.1e},"
+            f" gradient of the risk {slope:.1e} (medians, per sqrt(d))"
         )
 
 

@@ -63,8 +63,8 @@ def report(request: Request) -> Report:
     }
     if not predicted:
         raise ParameterError(
-            f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either selection; "
-            "see theory.onset"
+            f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either"
+            " selection; see theory.onset"
         )
     # Two sizes far apart decide most per second: the middle one adds a hundredth to the
     # precision.
@@ -72,7 +72,10 @@ def report(request: Request) -> Report:
     checks, gaps = [], {}
     notes = [
         "",
-        f"omega = {p.omega:g}, {len(seeds)} seeds, d = infinity: linear in 1/d through {', '.join(map(str, sizes))}",
+        (
+            f"omega = {p.omega:g}, {len(seeds)} seeds, d = infinity: linear in 1/d"
+            f" through {', '.join(map(str, sizes))}"
+        ),
     ]
     numbers: dict[str, Any] = {}
     more = [
@@ -89,7 +92,8 @@ def report(request: Request) -> Report:
         width = scipy.stats.t.ppf(0.975, len(of) - 1) * error
         low, high = measured - width, measured + width
         notes.append(
-            f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}], {len(of)} seeds"
+            f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}],"
+            f" {len(of)} seeds"
         )
         numbers[name] = {
             "measured": measured,
@@ -103,12 +107,15 @@ def report(request: Request) -> Report:
             checks.append(estimated(what, equation, value, measured, error, len(of)))
         if not np.isfinite(error):
             notes.append(
-                f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
-                f"{gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more --seeds help"
+                "  not resolved: with single seeds left out it leaves"
+                f" [{gaps[name].alpha.values[0]:.3g},"
+                f" {gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more"
+                " --seeds help"
             )
         inside = [k for k in predicted if low <= numbers[name][k] <= high]
         notes.append(
-            f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}"
+            "  the interval contains the prediction of:"
+            f" {', '.join(inside) or 'no selection'}"
         )
     if request.full:
         trained_as = p, sizes, seeds, options
@@ -121,8 +128,8 @@ def report(request: Request) -> Report:
             checks += extensions.everything(**options)
     else:
         notes += request.left_out(
-            f"{SEEDS} seeds, order parameters at both minima, untied keys, concentration, message "
-            "passing, low rank and Adam (an hour of training)"
+            f"{SEEDS} seeds, order parameters at both minima, untied keys,"
+            " concentration, message passing, low rank and Adam (an hour of training)"
         )
     return Report(
         checks,

@@ -62,7 +62,10 @@ class Setting:
         )
         first, last = self.seeds.start, self.seeds.stop
         seeds = f"{first}:{last}" if first else last
-        return f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {seeds}{draws}"
+        return (
+            f"python -m simulate.sweep state_tracking {given} --alpha"
+            f" {self.alpha:g} --seeds {seeds}{draws}"
+        )
 
 
 DRAWS = Parameters.demo().replace(n_test=16, eval_every=16)
@@ -224,7 +227,10 @@ CLOSURE = "closure c(A), of no order"
 NEGLECTED = "closure c(A), of no order; logit variance neglected"
 FROZEN = "closure c(A), of no order; Gaussian logits with the variance of time 0"
 GAUSSIAN = "Gaussian logits, of no order"
-COUNTS = "which states meet which actions in the training set, as the level disorder_counts knows; no order: a given set"
+COUNTS = (
+    "which states meet which actions in the training set, as the level disorder_counts"
+    " knows; no order: a given set"
+)
 CAVITY = "columns of M taken as independent noise to each other, of no order"
 HIGHER = "moments beyond the second, entries of M taken as one Gaussian, of no order"
 # variable: (low, high) at the demo's setting, (low, high) over four settings, why
@@ -257,7 +263,10 @@ MOMENTS = {
     "rollout": (
         (0.223, 0.302),
         (0.21, 0.60),
-        "Gaussian logits, one accuracy for all steps, of no order (beyond the demo measured on these very seeds)",
+        (
+            "Gaussian logits, one accuracy for all steps, of no order (beyond the demo"
+            " measured on these very seeds)"
+        ),
     )
 }
 # Emergence times, measured / predicted - 1.

@@ -64,8 +64,8 @@ def report(request: Request) -> Report:
 
     if not request.full:
         left_out = request.left_out(
-            f"{len(GRID)} further settings, every term left out in turn, training sets redrawn "
-            "(twelve minutes)"
+            f"{len(GRID)} further settings, every term left out in turn, training sets"
+            " redrawn (twelve minutes)"
         )
         return Report(
             ladder_checks(errors), left_out, tables, {"ladder": as_dict(errors)}, figure

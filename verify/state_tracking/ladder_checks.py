@@ -60,10 +60,16 @@ AIMS_DRAWN = {
 ABOVE_SCATTER = 1.2
 
 
-AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
+AT_CHANCE = (
+    "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true"
+    " mean lies one time in three"
+)
 
 
-FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third; no order: luck"
+FEW_SEEDS = (
+    "what a start does not fix scatters; the rms of some five seeds is known to a"
+    " third; no order: luck"
+)
 
 
 # Where targets are missed: the measured value, with a tenth to either side (with fixed
@@ -227,7 +233,8 @@ def each_training_set(name: str) -> Check:
         predicted = half_times(FixedDisorder(p, Start.measured(one), known), p.epochs)
         errors += list(predicted / first_crossing(one.A, 0.5).values - 1)
     return near(
-        f"time of A = 1/2 of {len(errors)} students, each with its training set, n = {p.n_train}",
+        f"time of A = 1/2 of {len(errors)} students, each with its training set, n ="
+        f" {p.n_train}",
         TITLES[FULL],
         0.0,
         _rms(np.array(errors)),

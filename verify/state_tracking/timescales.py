@@ -127,7 +127,10 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     checks.append(sampled("onset rate of students", "onset_coefficient", exact, rates))
     notes = [
         "",
-        f"onset rate fitted as linear + quadratic in alpha on alpha <= {window:.3g} (0.4 T_alpha)",
+        (
+            "onset rate fitted as linear + quadratic in alpha on alpha <="
+            f" {window:.3g} (0.4 T_alpha)"
+        ),
     ]
     levels = {
         " by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
@@ -163,7 +166,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
                     )
                 )
                 notes.append(
-                    f" {level}: rms relative error over single seeds {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}"
+                    f" {level}: rms relative error over single seeds"
+                    f" {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}"
                 )
     checks += exact_solution(p)
     rates_of = p.eta * np.array([0.5, 1.0])
@@ -301,6 +305,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     }
     plotting.headline(
         figure,
-        f"{stated({**shared, 'n_train': SMALL.n_train})}; but for what is swept; {len(SEEDS)} seeds",
+        f"{stated({**shared, 'n_train': SMALL.n_train})}; but for what is swept;"
+        f" {len(SEEDS)} seeds",
     )
     return figure

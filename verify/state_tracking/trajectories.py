@@ -200,9 +200,10 @@ def predicted(
     evaluation, accuracies (expensive) at one in `EVERY`.
     """
     some = runs.isel(alpha=slice(None, None, EVERY))
-    return st.predict(p, runs, level=level, accuracies=False), st.predict(
-        p, some, level=level
-    )[ACCURACIES]
+    return (
+        st.predict(p, runs, level=level, accuracies=False),
+        st.predict(p, some, level=level)[ACCURACIES],
+    )
 
 
 def best(
@@ -263,11 +264,13 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
             band=bands(MOMENTS, p)["rollout"],
         ),
         at_most(
-            f"rollout accuracy from the measured accuracy of every step{where}, largest deviation",
+            f"rollout accuracy from the measured accuracy of every step{where}, largest"
+            " deviation",
             "rollout_recursion",
             0.03,
             float(steps),
-            "of the mean over seeds: errors of consecutive steps are nearly independent",
+            "of the mean over seeds: errors of consecutive steps are nearly"
+            " independent",
         ),
     ]
 
@@ -318,7 +321,8 @@ def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
     curves = closure_curves(p, runs)
     measured = curves["measured (63)"]
     yield from [
-        "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
+        "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative"
+        " to its rms:"
     ]
     for name, curve in list(curves.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
@@ -336,9 +340,13 @@ def kurtoses(runs: xr.Dataset) -> list[str]:
         "at the end": runs.isel(alpha=-1),
     }
     return [
-        "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
+        (
+            "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2),"
+            " correct and other:"
+        ),
         *(
-            f"  {when}: {float(then.kurtosis_correct.mean()):.2f}, {float(then.kurtosis_other.mean()):.2f}"
+            f"  {when}: {float(then.kurtosis_correct.mean()):.2f},"
+            f" {float(then.kurtosis_other.mean()):.2f}"
             for when, then in moments.items()
         ),
     ]
@@ -347,9 +355,9 @@ def kurtoses(runs: xr.Dataset) -> list[str]:
 def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
     """Deviation of each step of the rollout theory from the students' rollouts."""
     levels = {
-        "(17)-(18) with measured logit means and variances": with_empirical_logits(
-            p, runs
-        ).rollout_accuracy,
+        "(17)-(18) with measured logit means and variances": (
+            with_empirical_logits(p, runs).rollout_accuracy
+        ),
         "(85) with the measured accuracy of every step": position_dependent_rollout(
             p, runs
         ),

@@ -61,7 +61,10 @@ def approached(
         for p, t in zip(settings, times, strict=True)
     ]
     shares = [x / t for x, t in zip(found, times, strict=True)]
-    name = f"power in which the formula for {variable} = {level:g} is approached, from {setting(stated, settings[0])}"
+    name = (
+        f"power in which the formula for {variable} = {level:g} is approached, from"
+        f" {setting(stated, settings[0])}"
+    )
     return rates(1.0, shares, [small(p) for p in settings], order).check(name, equation)
 
 

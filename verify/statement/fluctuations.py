@@ -81,7 +81,10 @@ def checks(
             yield sampled(what, "spread", 1.0, squares, required=POWER)
         else:
             largest = np.sqrt(variance.max())
-            yield f"{name}: no spread to order (eta / B)^(1/2); measured {largest:.2g}, of order eta / B"
+            yield (
+                f"{name}: no spread to order (eta / B)^(1/2); measured {largest:.2g},"
+                " of order eta / B"
+            )
 
 
 @plotting.panels(1, 2, height=3.0)

@@ -124,7 +124,10 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
     share, band = law.coinciding(stated, data), None
     if share:
         low, high = (f(f(x.tolist()) for x in losses) / abs(exact) for f in (min, max))
-        why = f"values that coincide, in {share:.0%} of inputs, bounded by all losses; no order: sizes are small"
+        why = (
+            f"values that coincide, in {share:.0%} of inputs, bounded by all losses; no"
+            " order: sizes are small"
+        )
         band = Band(share * (low - high), share * (high - low), why)
     means = [float(x.mean()) for x in losses]
     return [sampled(f"loss of drawn inputs{where}", "loss", exact, means, band=band)]

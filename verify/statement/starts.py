@@ -109,7 +109,10 @@ def checks(
     if both.sum() > 1:
         usual = float(drawn.t_50.values[np.isfinite(drawn.t_50)].mean())
         luck = float(predicted[both].mean()) / usual - 1
-        yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
+        yield (
+            f"luck of these seeds: their starts take {luck:+.1%} of the mean over"
+            f" {DRAWS} drawn ones"
+        )
         try:
             found = passage.passage(
                 made, p, level(drawn), round(drawn.attrs["run"] / p.eta)
@@ -118,7 +121,10 @@ def checks(
             yield f"what scatter about class means adds to the mean time: {shift:.3g}"
         except ParameterError as error:
             found, shift = "", 0.0
-            yield f"what scatter about class means adds to the mean time is left out: {error}"
+            yield (
+                "what scatter about class means adds to the mean time is left out:"
+                f" {error}"
+            )
         mean = float(predicted[both].mean())
         values = measured[both] - predicted[both] + mean
         what = "time at which the loss is half-way, from the same start"
@@ -130,7 +136,10 @@ def checks(
         off = predicted[both] / measured[both] - 1
         ours, theirs = (np.quantile(x[both], QUANTILES) for x in (predicted, measured))
         worst = np.abs(ours / theirs - 1).max()
-        yield f"single students off by {np.sqrt((off**2).mean()):.2%} (root mean square), quantiles 5 to 95% by {worst:.2%}"
+        yield (
+            f"single students off by {np.sqrt((off**2).mean()):.2%} (root mean square),"
+            f" quantiles 5 to 95% by {worst:.2%}"
+        )
     x = random_starts.ordered(made, random_starts.starts(made, p, DRAWS))
     ends = random_starts.Bulk(made.flow, p).at(x, runs.step.values[-1:])
     for name in made.observables:

@@ -25,7 +25,8 @@ from verify.trajectories import compare, overlay
 NOISE = Band(
     -0.01,
     0.01,
-    "noise of batches, of order eta/batch, which the flow leaves out: a percent is allowed",
+    "noise of batches, of order eta/batch, which the flow leaves out: a percent is"
+    " allowed",
 )
 DISTINCT = "values of a sample are taken to be distinct (injective='leading order')"
 WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
@@ -38,7 +39,10 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     curve = model.theory_of(stated).predict(p, runs)
     if p.batch_size:
         share = coinciding(stated, Data(counted(p)))
-        why = f"{DISTINCT}, and coincide in {share:.0%} of inputs, no order: its size is not large"
+        why = (
+            f"{DISTINCT}, and coincide in {share:.0%} of inputs, no order: its size is"
+            " not large"
+        )
         band = Band(NOISE.low - share, NOISE.high + share, why) if share else NOISE
         return compare(curve, runs, {str(x): band for x in curve.data_vars}).checks
     return [
@@ -66,8 +70,8 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     }
     worst = max(off, key=lambda x: off[x])
     return (
-        f"compared with descent in steps of eta = {p.eta:g}; the flow differs from it by at most "
-        f"{off[worst]:.1%} of the largest size ({worst})"
+        f"compared with descent in steps of eta = {p.eta:g}; the flow differs from it"
+        f" by at most {off[worst]:.1%} of the largest size ({worst})"
     )
 
 

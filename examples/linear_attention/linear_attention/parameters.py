@@ -43,19 +43,21 @@ class Parameters(Stepped):
     )
     start: float = parameter(
         0.01,
-        "size of the start: sqrt(P(0)) if merged, standard deviation of the weights if separate",
+        "size of the start: sqrt(P(0)) if merged, standard deviation of the weights if"
+        " separate",
         low=1e-100,
         high=0.5,
     )
     begin: str = parameter(
         "generic",
-        "start: Gaussian entries, or along Lambda^2 (merged), one direction per row (separate)",
+        "start: Gaussian entries, or along Lambda^2 (merged), one direction per row"
+        " (separate)",
         choices=("generic", "aligned"),
     )
     student: str = parameter(
         "population",
-        "the weights that may move under the population gradient, or on drawn prompts; or all "
-        "weights of the attention on drawn tokens",
+        "the weights that may move under the population gradient, or on drawn prompts;"
+        " or all weights of the attention on drawn tokens",
         choices=("population", "reduced", "tokens"),
     )
     eta: float = parameter(0.02, "step in t", above=0)
@@ -69,8 +71,8 @@ class Parameters(Stepped):
         x = self.eigenvalues
         if not (((x >= 1e-20) & (x <= 1e20)).all() and (np.diff(x) <= 0).all()):
             raise ParameterError(
-                f"spectrum = {self.spectrum!r}: must be positive numbers that do not rise, as in "
-                "'1.6,1.1,0.5', all from 1e-20 to 1e20"
+                f"spectrum = {self.spectrum!r}: must be positive numbers that do not"
+                " rise, as in '1.6,1.1,0.5', all from 1e-20 to 1e20"
             )
         if (
             self.begin == "aligned"
@@ -78,7 +80,8 @@ class Parameters(Stepped):
             and self.H * self.R > x.size
         ):
             raise ParameterError(
-                f"H = {self.H}: must be at most D / R = {x.size // self.R} for an aligned start"
+                f"H = {self.H}: must be at most D / R = {x.size // self.R} for an"
+                " aligned start"
             )
 
     @property

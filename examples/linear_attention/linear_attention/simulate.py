@@ -24,9 +24,13 @@ Weights = dict[str, Tensor]
 LONG = {"v": "value", "U": "key_query", "K": "key", "Q": "query"}
 MEANING = {
     "loss": "mean squared error over all prompts of beta^T W x_q",
-    "learned": "W_dd over its final value, per eigenvector of Lambda, largest eigenvalue first",
+    "learned": (
+        "W_dd over its final value, per eigenvector of Lambda, largest eigenvalue first"
+    ),
     "rest": "norm of W off its diagonal",
-    "others": "largest size of the weights that start at zero; zero in the reduced model",
+    "others": (
+        "largest size of the weights that start at zero; zero in the reduced model"
+    ),
     "invariant": "conserved quantities of gradient flow",
 }
 

@@ -71,7 +71,8 @@ def train(
     """
     if table is not None and len(table.unigram) != p.N:
         raise ParameterError(
-            f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the given table"
+            f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the"
+            " given table"
         )
     return (SYSTEM if table is None else on(table)).train(p, seeds, **options)
 

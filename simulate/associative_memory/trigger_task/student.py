@@ -135,7 +135,8 @@ def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seq
         mass = law.sum(-1, keepdims=True)
         if not mass.all():
             raise ParameterError(
-                "self_loops = False: in this table a trigger is followed by itself alone"
+                "self_loops = False: in this table a trigger is followed by itself"
+                " alone"
             )
         law /= mass
     outputs = _sample(law, rng)

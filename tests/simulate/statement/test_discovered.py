@@ -107,10 +107,14 @@ NEITHER = {  # statements without order parameters of the engine, or without stu
 }
 FILES = {  # of statements of the toolkit and its examples
     "theory/induction_heads/bursty/emergence.py": "induction_heads.bursty",
-    "theory/induction_heads/network.py": "of pseudo-parameters; test_discover.py has the network",
+    "theory/induction_heads/network.py": (
+        "of pseudo-parameters; test_discover.py has the network"
+    ),
     "theory/associative_memory/factual_recall/dynamics.py": "recall",
-    "examples/linear_attention/linear_attention/statement.py": "eigenvalues are no parameters, so "
-    "that there are no students; systems.regression is the same with unit eigenvalues",
+    "examples/linear_attention/linear_attention/statement.py": (
+        "eigenvalues are no parameters, so that there are no students;"
+        " systems.regression is the same with unit eigenvalues"
+    ),
 }
 
 

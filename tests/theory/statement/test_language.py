@@ -30,8 +30,9 @@ from theory.statement.words.language import draw
 
 HEAD = "from theory.statement import *\nN = sizes('N')\ntoken = sort('token', N)\n"
 TABLE = HEAD + "W, z = weight('W', token, token), draw(token)\n"
-GOOD = TABLE + (
-    "table = statement(cross_entropy(lambda y: W[z, y], over=token, target=z),\n"
+GOOD = (
+    TABLE
+    + "table = statement(cross_entropy(lambda y: W[z, y], over=token, target=z),\n"
     "                  name='table', title='Which token is it?', values={'N': 5})\n"
 )
 WRONG = {
@@ -44,28 +45,44 @@ WRONG = {
     "eq(z, 3) * W[z, z]": "must be an index of sort token",
     "total(lambda i: W[z, i], 7)": "total over 7: must be a sort",
     "total(lambda i: W[z, i], token, below=z)": "only one ordered sort can be masked",
-    "W[z, total(lambda i: keep.append(i) or W[i, i], token) and keep[0]]": "outside of its sum",
+    "W[z, total(lambda i: keep.append(i) or W[i, i], token) and keep[0]]": (
+        "outside of its sum"
+    ),
     "cross_entropy(lambda y: W[z, y], over=token, target=(z, z))": "takes 1 indices",
-    "W[z, teacher('f', (token,), sort('few', 2))(z)]": "of sort few, must be of sort token",
+    "W[z, teacher('f', (token,), sort('few', 2))(z)]": (
+        "of sort few, must be of sort token"
+    ),
     "W[z, z] * weight('W', token)[z]": "two of its weights are called W",
     "W[z, z] * weight('N', token)[z]": "weight N: its name is that of something else",
     "W[z, z] * weight('a b', token)[z]": "must be a name",
     "W[z, z] > 1": "cannot be less or more than something; eq(i, j) compares",
     "eq(z, z) * (z < z)": "eq(i, j) compares",
-    "W[z, z] * gauss('x', sort('dim', 3, vector=True))(z)": "gauss x: is read with [...]",
-    "W[z, z] * weight('a')": "a: is an array; its entries, read with [...], or [()] without indices",
+    "W[z, z] * gauss('x', sort('dim', 3, vector=True))(z)": (
+        "gauss x: is read with [...]"
+    ),
+    "W[z, z] * weight('a')": (
+        "a: is an array; its entries, read with [...], or [()] without indices"
+    ),
     "W[z, teacher('f', (token,), token)[z]]": "teacher f: is read with (...)",
     "W[fixed(token, 0), z]": "place = 0: must lie in 1..N",
-    "W[fixed(sort('dim', N, vector=True), 1), z]": "directions of a vector have no places",
+    "W[fixed(sort('dim', N, vector=True), 1), z]": (
+        "directions of a vector have no places"
+    ),
 }
 MADE = {
     "sort('empty', 0)": "size = 0: must be a positive whole number",
     "sort('half', N / 2)": "must be a positive whole number",
     "weight('P', sort('place', 3, ordered=True))": "absolute positions",
-    "teacher('f', (sort('many', 5),), sort('few', 3), injective=True)": "cannot be one-to-one",
-    "teacher('f', (token,), token, injective=(sort('other', 2),))": "must be among its arguments",
+    "teacher('f', (sort('many', 5),), sort('few', 3), injective=True)": (
+        "cannot be one-to-one"
+    ),
+    "teacher('f', (token,), token, injective=(sort('other', 2),))": (
+        "must be among its arguments"
+    ),
     "sample('x', (token,), token, injective='mostly')": "'leading order'",
-    "teacher('f', (token,), sort('choice', 2, of=sort('relation', 2)))": "must be an argument",
+    "teacher('f', (token,), sort('choice', 2, of=sort('relation', 2)))": (
+        "must be an argument"
+    ),
     "gauss('x', token)": "must be a vector: sort(..., vector=True)",
     "gauss('x', (), token)": "must be a vector: sort(..., vector=True)",
     "teacher('u', (), token)": "needs at least one argument; one element is draw(sort)",
@@ -135,7 +152,10 @@ def test_a_file_is_a_model(tmp_path, capsys):
         found["parameters"]["N"] == 7
         and 0 < found["t_10"] < found["t_50"] < found["t_90"]
     )
-    loaded = "import sys; from theory import onset; onset.main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    loaded = (
+        "import sys; from theory import onset; onset.main(sys.argv[1:]); assert 'torch'"
+        " not in sys.modules"
+    )
     subprocess.run(
         [sys.executable, "-c", loaded, str(file)], check=True, capture_output=True
     )
@@ -201,8 +221,9 @@ def test_what_cannot_be_derived_is_named():
     x = gauss("x", dim)
     count = lambda of: total(lambda j: eq(of(i), of(j)) * 1, item)  # noqa: E731
     refused = {
-        "eq of numbers: whether n - 3 = 0": eq(total(lambda j: 1, item), 3)
-        * W[i, f(i)],
+        "eq of numbers: whether n - 3 = 0": (
+            eq(total(lambda j: 1, item), 3) * W[i, f(i)]
+        ),
         "gauss x: in a function": exp(total(lambda k: x[k] * v[k], dim)),
         "teacher g: its values are place, which is ordered": W[i, f(i)] * count(g),
         "weight v: start = 1": total(

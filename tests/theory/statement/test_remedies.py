@@ -31,7 +31,8 @@ k = draw(key)
 """
 INSIDE = r"(?:[^()]|\([^()]*\))*"
 REFUSED = {
-    "coinciding keys": """
+    "coinciding keys": (
+        """
 N, M, P = sizes("N M P")
 key, value, place = sort("key", N), sort("value", M), sort("place", P)
 x = sample("x", (place,), key)
@@ -39,16 +40,22 @@ y = sample("y", (place,), value)
 K, V, at = weight("K", key, key), weight("V", value, value), draw(place)
 read = lambda v: softmax(lambda p: K[x(at), x(p)], lambda p: V[y(p), v], place)
 loss, values = cross_entropy(read, over=value, target=y(at)), dict(N=6, M=5, P=3)
-""",
-    "a count": f"""{TOKENS}
+"""
+    ),
+    "a count": (
+        f"""{TOKENS}
 count = total(lambda p: eq(x(p), x(at)) * 1, place)
 loss, values = (W[x(at), x(at)] - log(1 + count)) ** 2, dict(N=4, L=4)
-""",
-    "a mean over places": f"""{TOKENS}
+"""
+    ),
+    "a mean over places": (
+        f"""{TOKENS}
 out = lambda v: total(lambda p: W[x(p), v], place)
 loss, values = cross_entropy(out, over=token, target=x(at)), dict(N=4, L=3)
-""",
-    "one table for all actions": """
+"""
+    ),
+    "one table for all actions": (
+        """
 N = sizes("N")
 state, action = sort("state", N), sort("action", N)
 g = teacher("g", (action, state), state, injective=(state,))
@@ -57,39 +64,51 @@ B = weight("B", state, state)
 a, s = draw(action), draw(state)
 logit = lambda c: M[a, s, c] + B[s, c]
 loss, values = cross_entropy(logit, over=state, target=g(a, s)), dict(N=5)
-""",
-    "two values of one key": f"""{KEYS}
+"""
+    ),
+    "two values of one key": (
+        f"""{KEYS}
 U = weight("U", key, right)
 logit = lambda r: W[f(k), r] + U[k, r]
 loss, values = cross_entropy(logit, over=right, target=g(k)), dict(S=6, A=3, B=2)
-""",
-    "nothing over nothing": """
+"""
+    ),
+    "nothing over nothing": (
+        """
 N = sizes("N")
 item = sort("item", N)
 w = weight("w", item, item)
 i = draw(item)
 mean = total(lambda j: w[i, j], item)
 loss, values = (mean - 1) ** 2 / total(lambda j: w[i, j] ** 2, item), dict(N=4)
-""",
-    "values in order": """
+"""
+    ),
+    "values in order": (
+        """
 n, m = sizes("n m")
 item = sort("item", n)
 place = sort("place", m, ordered=True)
 g = teacher("g", (item,), place)
 W, i = weight("W", item, item), draw(item)
 loss, values = (W[i, i] - total(lambda j: eq(g(i), g(j)) * 1, item)) ** 2, dict(n=6, m=3)
-""",
-    "places that may be either side": """
+"""
+    ),
+    "places that may be either side": (
+        """
 L = sizes("L")
 place = sort("place", L, ordered=True)
 p, q, d = fixed(place, L - 2), fixed(place, 3), draw(place)
 w = weight("w")
 loss, values = (w[()] - eq(d, p) - eq(d, q)) ** 2, dict(L=6)
-""",
-    "W off": f"""{KEYS}
+"""
+    ),
+    "W off": (
+        f"""{KEYS}
 loss, values = cross_entropy(lambda r: W[f(k), r], over=right, target=g(k)), dict(S=6, A=3, B=2)
-""",
-    "several arguments": """
+"""
+    ),
+    "several arguments": (
+        """
 N = sizes("N")
 token, place = sort("token", N), sort("place", 3)
 x, f = sample("x", (place,), token), teacher("f", (token, token), token)
@@ -97,30 +116,38 @@ K, V, p0 = weight("K", token, token), weight("V", token, token), draw(place)
 p1 = draw(place, distinct=p0)
 read = lambda v: softmax(lambda p: K[x(p0), x(p)], lambda p: V[x(p), v], place)
 loss, values = cross_entropy(read, over=token, target=f(x(p0), x(p1))), dict(N=4)
-""",
-    "two samples": f"""{TOKENS}
+"""
+    ),
+    "two samples": (
+        f"""{TOKENS}
 y = sample("y", (place,), token)
 read = lambda v: softmax(lambda p: W[x(at), y(p)], lambda p: eq(x(p), v) * 1, place)
 loss = total(lambda v: (read(v) - eq(y(at), v)) ** 2, token)
 values = dict(N=4, L=3)
-""",
-    "a sum that cannot tell": """
+"""
+    ),
+    "a sum that cannot tell": (
+        """
 N = sizes("N")
 one, two, label = sort("one", N), sort("two", N), sort("label", N)
 f = teacher("f", (one, two), label)
 W, U = weight("W", one, label), weight("U", two, label)
 i, j = draw(one), draw(two)
 loss, values = cross_entropy(lambda c: W[i, c] + U[j, c], over=label, target=f(i, j)), dict(N=4)
-""",
-    "two tables against one": """
+"""
+    ),
+    "two tables against one": (
+        """
 N = sizes("N")
 state = sort("state", N)
 f, g = teacher("f", (state,), state, injective=True), teacher("g", (state,), state, injective=True)
 W, U, i = weight("W", state, state), weight("U", state, state), draw(state)
 loss = cross_entropy(lambda c: W[f(i), c] + U[g(i), c], over=state, target=f(g(i)))
 values = dict(N=5)
-""",
-    "two layers from random starts": """
+"""
+    ),
+    "two layers from random starts": (
+        """
 S, D, H = sizes("S D H")
 item, label, unit = sort("item", S), sort("label", D), sort("unit", H)
 f = teacher("f", (item,), label)
@@ -129,8 +156,10 @@ V = weight("V", unit, label, start=gaussian(0.1))
 x = draw(item)
 out = lambda c: total(lambda h: V[h, c] * U[x, h], unit)
 loss, values = cross_entropy(out, over=label, target=f(x)), dict(S=6, D=3, H=4)
-""",
-    "two orthogonal layers": """
+"""
+    ),
+    "two orthogonal layers": (
+        """
 N = sizes("N")
 item = sort("item", N)
 f = teacher("f", (item,), item, injective=True)
@@ -139,8 +168,10 @@ V = weight("V", item, item, start=orthogonal(1))
 x = draw(item)
 out = lambda y: total(lambda h: V[h, y] * U[x, h], item)
 loss, values = cross_entropy(out, over=item, target=f(x)), dict(N=5)
-""",
-    "two tables of unequal sizes": """
+"""
+    ),
+    "two tables of unequal sizes": (
+        """
 N, M, A = sizes("N M A")
 one, two, label = sort("one", N), sort("two", M), sort("label", A)
 f = teacher("f", (one, two), label)
@@ -148,8 +179,10 @@ W = weight("W", one, label)
 U = weight("U", two, label)
 i, j = draw(one), draw(two)
 loss, values = cross_entropy(lambda c: W[i, c] + U[j, c], over=label, target=f(i, j)), dict(N=4, M=3, A=6)
-""",
-    "two tables, a Latin square": """
+"""
+    ),
+    "two tables, a Latin square": (
+        """
 N = sizes("N")
 num = sort("num", N)
 f = teacher("f", (num, num), num, injective=True)
@@ -157,8 +190,10 @@ W = weight("W", num, num)
 U = weight("U", num, num)
 i, j = draw(num), draw(num)
 loss, values = cross_entropy(lambda c: W[i, c] + U[j, c], over=num, target=f(i, j)), dict(N=5)
-""",
-    "two tables and a bias": """
+"""
+    ),
+    "two tables and a bias": (
+        """
 N, A = sizes("N A")
 one, two, label = sort("one", N), sort("two", N), sort("label", A)
 f = teacher("f", (one, two), label)
@@ -167,8 +202,10 @@ U = weight("U", two, label)
 b = weight("b", label)
 i, j = draw(one), draw(two)
 loss, values = total(lambda c: (W[i, c] + U[j, c] + b[c] - eq(f(i, j), c)) ** 2, label), dict(N=4, A=2)
-""",
-    "repeated keys and values": """
+"""
+    ),
+    "repeated keys and values": (
+        """
 N, L = sizes("N L")
 token, place = sort("token", N), sort("place", L)
 x = sample("x", (place,), token)
@@ -178,8 +215,10 @@ V = weight("V", token, token)
 at = draw(place)
 read = lambda v: softmax(lambda p: K[x(at), x(p)], lambda p: V[y(p), v], place)
 loss, values = cross_entropy(read, over=token, target=y(at)), dict(N=6, L=8)
-""",
-    "causal copy of repeated tokens": """
+"""
+    ),
+    "causal copy of repeated tokens": (
+        """
 N, L = sizes("N L")
 place, token = sort("place", L, ordered=True), sort("token", N)
 x = sample("x", (place,), token)
@@ -189,8 +228,10 @@ i = draw(place)
 top = lambda d: total(lambda j: exp(K[x(i), x(j)]) * V[x(j), d], place, upto=i)
 logit = lambda d: top(d) / total(lambda j: exp(K[x(i), x(j)]), place, upto=i)
 loss, values = cross_entropy(logit, over=token, target=x(i)), dict(N=4, L=4)
-""",
-    "noisy labels": """
+"""
+    ),
+    "noisy labels": (
+        """
 S, D = sizes("S D")
 item, label = sort("item", S), sort("label", D)
 eps = number("eps")
@@ -200,8 +241,10 @@ W = weight("W", item, label)
 x = draw(item)
 ce = lambda t: cross_entropy(lambda c: W[x, c], over=label, target=t)
 loss, values = (1 - eps) * ce(f(x)) + eps * ce(g(x)), dict(S=6, D=3, eps=0.1)
-""",
-    "attention and a bigram table": """
+"""
+    ),
+    "attention and a bigram table": (
+        """
 N, P = sizes("N P")
 place, token = sort("place", P), sort("token", N)
 x = sample("x", (place,), token)
@@ -212,8 +255,10 @@ B = weight("B", token, token)
 q = draw(place)
 read = lambda v: softmax(lambda p: K[x(q), x(p)], lambda p: V[x(p), v], place) + B[x(q), v]
 loss, values = cross_entropy(read, over=token, target=f(x(q))), dict(N=4, P=5)
-""",
-    "three teachers": """
+"""
+    ),
+    "three teachers": (
+        """
 K, A, B, C = sizes("K A B C")
 key, a, b, c = sort("key", K), sort("a", A), sort("b", B), sort("c", C)
 f = teacher("f", (key,), a)
@@ -222,16 +267,20 @@ h = teacher("h", (key,), c)
 W = weight("W", a, b, c)
 k = draw(key)
 loss, values = cross_entropy(lambda z: W[f(k), g(k), z], over=c, target=h(k)), dict(K=12, A=3, B=2, C=2)
-""",
-    "a teacher read both ways": """
+"""
+    ),
+    "a teacher read both ways": (
+        """
 N = sizes("N")
 token = sort("token", N)
 f = teacher("f", (token, token), token)
 W = weight("W", token, token, token)
 a, b = draw(token), draw(token)
 loss, values = cross_entropy(lambda c: W[a, f(a, b), c], over=token, target=f(b, a)), dict(N=4)
-""",
-    "a read-out of two tokens": """
+"""
+    ),
+    "a read-out of two tokens": (
+        """
 N, P = sizes("N P")
 place, token = sort("place", P), sort("token", N)
 x = sample("x", (place,), token, injective=True)
@@ -241,8 +290,10 @@ q, r, s = draw(place), draw(place), draw(place)
 f = teacher("f", (token, token), token)
 read = lambda v: softmax(lambda p: K[x(q), x(p)], lambda p: V[x(p), v], place)
 loss, values = cross_entropy(read, over=token, target=f(x(q), x(r))), dict(N=4, P=3)
-""",
-    "a mean over earlier tokens": """
+"""
+    ),
+    "a mean over earlier tokens": (
+        """
 N, L = sizes("N L")
 place, token = sort("place", L, ordered=True), sort("token", N)
 x = sample("x", (place,), token)
@@ -251,8 +302,10 @@ W = weight("W", token, token)
 i = draw(place)
 mix = lambda d: total(lambda j: W[x(j), d], place, upto=i)
 loss, values = cross_entropy(mix, over=token, target=f(x(i))), dict(N=4, L=4)
-""",
-    "two tasks, shared tables": """
+"""
+    ),
+    "two tasks, shared tables": (
+        """
 S, A, B = sizes("S A B")
 key, left, right = sort("key", S), sort("left", A), sort("right", B)
 f = teacher("f", (key,), left)
@@ -263,16 +316,20 @@ V = weight("V", key, right)
 k = draw(key)
 mid = lambda r: softmax(lambda l: W[k, l], lambda l: U[l, r], left)
 loss, values = cross_entropy(lambda r: mid(r) + V[k, r], over=right, target=g(k)) + cross_entropy(lambda l: W[k, l], over=left, target=f(k)), dict(S=6, A=3, B=2)
-""",
-    "a function of Gaussian data": """
+"""
+    ),
+    "a function of Gaussian data": (
+        """
 D = sizes("D")
 dim = sort("dim", D, vector=True)
 x = gauss("x", dim)
 w = weight("w", dim, start=1)
 out = total(lambda i: w[i] * x[i], dim)
 loss, values = exp(out) + log(1 + exp(-out)), dict(D=4)
-""",
-    "a ratio of Gaussian data": """
+"""
+    ),
+    "a ratio of Gaussian data": (
+        """
 D = sizes("D")
 dim = sort("dim", D, vector=True)
 x = gauss("x", dim)
@@ -281,15 +338,19 @@ W = weight("W", dim, dim, start=1)
 out = lambda i: total(lambda j: W[i, j] * x[j], dim)
 num = total(lambda i: (x[i] + e[i] - out(i)) ** 2, dim)
 loss, values = num / (1 + total(lambda i: x[i] ** 2, dim)), dict(D=4)
-""",
-    "an exponential of Gaussian data": """
+"""
+    ),
+    "an exponential of Gaussian data": (
+        """
 D = sizes("D")
 dim = sort("dim", D, vector=True)
 x = gauss("x", dim)
 w = weight("w", dim)
 loss, values = exp(total(lambda i: w[i] * x[i], dim)), dict(D=4)
-""",
-    "a teacher of three": """
+"""
+    ),
+    "a teacher of three": (
+        """
 N = sizes("N")
 token, place = sort("token", N), sort("place", 3)
 x, f = sample("x", (place,), token), teacher("f", (token, token, token), token)
@@ -297,7 +358,8 @@ A, B = weight("A", token, token), weight("B", token, token)
 p, q, r = fixed(place, 1), fixed(place, 2), fixed(place, 3)
 loss = cross_entropy(lambda c: A[x(p), c] + B[x(q), c], over=token, target=f(x(p), x(q), x(r)))
 values = dict(N=4)
-""",
+"""
+    ),
 }
 
 

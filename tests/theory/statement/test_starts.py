@@ -371,7 +371,10 @@ def test_a_page_with_one_start_is_refused():
         (lambda: gaussian(-1), "not negative"),
         (
             lambda: singular(0),
-            'W = 0, b = 0, the loss is 0/0; tried, and it works: weight\\("W", ..., start=1\\)',
+            (
+                'W = 0, b = 0, the loss is 0/0; tried, and it works: weight\\("W", ...,'
+                " start=1\\)"
+            ),
         ),
         (lambda: singular(gaussian(1)), "the loss is 0/0"),
         (

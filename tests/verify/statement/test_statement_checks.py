@@ -196,10 +196,10 @@ def test_refinement_finds_the_classes_of_three_cyclic_shifts():
 
 # What is put out of order, and which checks must say so.
 FAULTS = {
-    "population loss": ({"loss", "gradient_of_V", "all_weights_after_5_steps"}),
-    "size of a class": ({"entries_of_V", "gradient_of_V"}),
-    "a class too few": ({"classes_of_V_by_refinement", "gradient_of_V"}),
-    "values not distinct": ({"loss_of_drawn_inputs"}),
+    "population loss": {"loss", "gradient_of_V", "all_weights_after_5_steps"},
+    "size of a class": {"entries_of_V", "gradient_of_V"},
+    "a class too few": {"classes_of_V_by_refinement", "gradient_of_V"},
+    "values not distinct": {"loss_of_drawn_inputs"},
     "variance of data": ("regression", {"loss_of_drawn_inputs"}),
     "a mask of the student": ("induction", {"loss", "gradient_of_beta"}),
 }

@@ -145,7 +145,8 @@ class Parameters(Stepped):
         super().__post_init__()
         if self.S % self.D:
             raise ParameterError(
-                f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced"
+                f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are"
+                " balanced"
             )
 
     @property
@@ -186,7 +187,10 @@ attended, value = (
 )
 token = array("z_token", "z", "tokens")
 logit = array("logit", r"\ell", "logits of the answers")
-SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
+SYMMETRIC = (
+    "weights equal at the start, balanced facts: noise and end rows stay frozen, rows"
+    " have two values each"
+)
 
 
 @dataclass(frozen=True)

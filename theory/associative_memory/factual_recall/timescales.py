@@ -301,7 +301,8 @@ def closed_form(p: Parameters, part: Part, share: Share) -> float:
     time = equations()["hitting_time"].number(numbers)
     if time < 0:
         raise ParameterError(
-            f"share = {share:.17g}: reached while weights are still at their start, epsilon = "
-            f"{p.epsilon:g}, where the closed form does not hold; see time_of_share"
+            f"share = {share:.17g}: reached while weights are still at their start,"
+            f" epsilon = {p.epsilon:g}, where the closed form does not hold; see"
+            " time_of_share"
         )
     return time

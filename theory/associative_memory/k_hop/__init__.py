@@ -130,7 +130,8 @@ def direct_time(
             )
     except (ArithmeticError, scipy.integrate.IntegrationWarning):
         raise ParameterError(
-            f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double precision"
+            f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double"
+            " precision"
         ) from None
     return float(value)
 

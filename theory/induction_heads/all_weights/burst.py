@@ -284,8 +284,9 @@ def written(
         "retrieved_label": after + itself["label"],
         "output_item": along("other", before["item"], retrieved["item"]),
         "output_label": along("other", before["label"], retrieved["label"]),
-        "output_right_item": gamma[0]
-        + along("item", items + on_query, from_burst("item")),
+        "output_right_item": (
+            gamma[0] + along("item", items + on_query, from_burst("item"))
+        ),
         "output_right_label": along("label", labels, from_burst("label")),
     }
 

@@ -177,7 +177,8 @@ def descend(
     )
     if not run.success:
         raise ArithmeticError(
-            f"N = {size}: the integration stopped at t = {size * run.t[-1]:g}: {run.message}"
+            f"N = {size}: the integration stopped at t = {size * run.t[-1]:g}:"
+            f" {run.message}"
         )
     inner = run.sol
     run.sol = lambda tau: whole(inner(tau))

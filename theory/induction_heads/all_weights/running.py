@@ -217,8 +217,10 @@ def compiled(mask: str) -> Callable:
         to_item: sp.exp(slope * item_other),
         to_label: sp.exp(slope * label_other),
         later: after(to_item * item_other + to_label * label_other),
-        of_item: third * to_item
-        + fourth * (later + to_item * item_self + to_label * label_item),
+        of_item: (
+            third * to_item
+            + fourth * (later + to_item * item_self + to_label * label_item)
+        ),
         of_label: third * to_label + fourth * (later + to_label * label_self),
         later_weight: after(to_item + to_label),
         later_first: after(of_item + of_label),

@@ -134,9 +134,9 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     forms = {
         "earlier_label": sp.S.Zero,
         "own_item": x_item + b_item * weights["item_self"],
-        "own_label": x_label
-        + b_item * weights["label_item"]
-        + b_label * weights["label_self"],
+        "own_label": (
+            x_label + b_item * weights["label_item"] + b_label * weights["label_self"]
+        ),
         "later_item": both * weights["item_other"],
         "later_label": both * weights["label_other"],
         **({"query": x_self} if to_itself else {"first": x_first}),

@@ -183,9 +183,10 @@ class Mixture:
             self.parts(alpha + 1j * TINY, beta).imag,
             self.parts(alpha, beta + 1j * TINY).imag,
         ]
-        return np.array(
-            [2 * best * a - best**2 * b for a, b in moved]
-        ) / TINY, 2 * values[1]
+        return (
+            np.array([2 * best * a - best**2 * b for a, b in moved]) / TINY,
+            2 * values[1],
+        )
 
     def drive(self, alpha: float) -> float:
         """Rate of beta at beta = 0; the rate of alpha is beta times its slope, to first

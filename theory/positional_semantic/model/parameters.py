@@ -235,8 +235,8 @@ def _stays(p: Any, runs: Any) -> bool:
 
 STAYS = Limit(
     "eta",
-    f"at most {LONGEST:g} / max(sigma^2, sigma^4), with Adam {LONGEST_OF_ADAM:g} and sigma at most "
-    f"{WIDEST:g} (longer steps leave the initial well),",
+    f"at most {LONGEST:g} / max(sigma^2, sigma^4), with Adam {LONGEST_OF_ADAM:g} and"
+    f" sigma at most {WIDEST:g} (longer steps leave the initial well),",
     _stays,
     reads=("optimizer", "sigma"),
 )

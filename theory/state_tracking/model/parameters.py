@@ -62,7 +62,8 @@ class Parameters(Stepped, Optimiser):
     n_test: int = parameter(256, "test sequences", low=1)
     data_draw: int = parameter(
         0,
-        "number of a seed's training set; teachers, weights and test data stay the same",
+        "number of a seed's training set; teachers, weights and test data stay the"
+        " same",
         low=0,
     )
     batch_size: int | None = parameter(
@@ -103,7 +104,8 @@ class Parameters(Stepped, Optimiser):
             and self.d_g > math.factorial(self.N)
         ):
             raise ParameterError(
-                f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
+                f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for"
+                f" distinct permutations of N = {self.N}"
             )
         if self.teachers == "group":
             for field, size in zip(
@@ -115,8 +117,8 @@ class Parameters(Stepped, Optimiser):
                         "N": "points that it acts on",
                     }[field]
                     raise ParameterError(
-                        f"{field} = {getattr(self, field)}: must be {size} with permutations = "
-                        f"{self.permutations}, the {what}"
+                        f"{field} = {getattr(self, field)}: must be {size} with"
+                        f" permutations = {self.permutations}, the {what}"
                     )
         warming = self.schedule != "constant"
         broken = {  # by field: whether it is wrong beside others, and what it has to be

@@ -38,7 +38,8 @@ DESCENT = (
 UNUSED = (*ADAM, "unit")  # by descent with all data
 DRAWN = Limit(
     "permutations",
-    "drawn, iid or distinct, or a group by name (else level fixed_disorder, or flow('tau'))",
+    "drawn, iid or distinct, or a group by name (else level fixed_disorder, or"
+    " flow('tau'))",
     lambda p, runs: "given_permutations" not in configuration(runs),
     lambda p, runs: "given by the user",
 )
@@ -89,12 +90,17 @@ FLOW = Scope(
     "the flow (15)",
     f"{GRADIENT}, teachers drawn",
     tuple(
-        replace(
-            x,
-            words=f"{x.words} (theory.state_tracking.single_students.predict has others)",
+        (
+            replace(
+                x,
+                words=(
+                    f"{x.words} (theory.state_tracking.single_students.predict has"
+                    " others)"
+                ),
+            )
+            if x.field in ("optimizer", "batch_size")
+            else x
         )
-        if x.field in ("optimizer", "batch_size")
-        else x
         for x in AS_FLOW
     ),
     ("data_draw", *UNUSED, *MEASURED),

@@ -224,11 +224,13 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
         both = np.array(kept, dtype=np.int64)
     except (AttributeError, ValueError, OverflowError, csv.Error):
         raise ParameterError(
-            f"{file}: input and target must be as many whole numbers in every row, separated by spaces"
+            f"{file}: input and target must be as many whole numbers in every row,"
+            " separated by spaces"
         ) from None
     if len(both) < asked or both.ndim != 3 or both.shape[2] == 0:
         raise ParameterError(
-            f"{file}: has {len(both)} words, must have n_train + n_test = {asked} at least"
+            f"{file}: has {len(both)} words, must have n_train + n_test = {asked} at"
+            " least"
         )
     actions = both[:, 0]
     states = np.pad(both[:, 1], ((0, 0), (1, 0)), constant_values=START)

@@ -458,9 +458,9 @@ class Cavity:
             x.R,
             self.state[4],
             loss=self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi),
-            steps=self._accuracy(x)
-            if self.accuracies
-            else np.full(x.own.shape, np.nan),
+            steps=(
+                self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan)
+            ),
             correct=(right, self._mean(x.z_k**2) - right**2 + x.u_k),
             other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )

@@ -68,7 +68,10 @@ scatter = array(
 mean_M = array("M_mean", r"\bar M", "mean entry of M over actions")
 C = array(
     "C",
-    means="covariance of two entries of M over actions; the first index, the current state, may be left out",
+    means=(
+        "covariance of two entries of M over actions; the first index, the current"
+        " state, may be left out"
+    ),
 )
 plain = array(
     "p_plain", r"p^{0}", "softmax of a group's mean logits; the group left out"
@@ -80,7 +83,9 @@ prob = array(
 shift = array("shift", r"\lambda", "what the scatter adds to logits of the softmax")
 J = array(
     "J",
-    means="response of a group's probabilities to its logits; the group may be left out",
+    means=(
+        "response of a group's probabilities to its logits; the group may be left out"
+    ),
 )
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")

@@ -268,8 +268,9 @@ def off_by(p: Parameters, level: str) -> float:
 def note(p: Parameters, level: str) -> str:
     """The deviation in words."""
     return (
-        f"level = {level!r}: A of single students is off by about {off_by(p, level):.1g}, within a "
-        f"factor of {SPREAD[level]:g}; level = 'fixed_disorder' follows their training sets"
+        f"level = {level!r}: A of single students is off by about"
+        f" {off_by(p, level):.1g}, within a factor of {SPREAD[level]:g}; level ="
+        " 'fixed_disorder' follows their training sets"
     )
 
 
@@ -312,7 +313,10 @@ def of_drawn(p: Parameters, level: str) -> dict[str, Any]:
     if level != BEST or not mapped(p):
         return {}
     most = bound(p)
-    said = f"under Adam or batches A of single students is off by up to {most}, of most by less "
+    said = (
+        f"under Adam or batches A of single students is off by up to {most}, of most by"
+        " less "
+    )
     return {"off_by": most} | (
         {"note": said + f"than {DESCENT}"} if most > DESCENT else {}
     )
@@ -332,9 +336,9 @@ def students_of_flow(p: Parameters) -> str:
         else ""
     )
     return (
-        f"single students are off by about {off_by(p, 'flow'):.1g} in A and reach A = 1/2 at about "
-        f"{earlier(p):.1g} of this time, two of three within a factor of {EARLY_SPREAD:g}{late}; "
-        "predict(p, seeds=3) follows drawn students"
+        f"single students are off by about {off_by(p, 'flow'):.1g} in A and reach A ="
+        f" 1/2 at about {earlier(p):.1g} of this time, two of three within a factor of"
+        f" {EARLY_SPREAD:g}{late}; predict(p, seeds=3) follows drawn students"
     )
 
 

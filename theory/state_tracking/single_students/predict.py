@@ -291,7 +291,10 @@ def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, An
         else "the run"
     )
     better = "" if level == BEST else f"; level = {BEST!r} follows their training sets"
-    note = f"level = {level!r}: A is off by up to {off:.2g} from these students ({whose}){better}"
+    note = (
+        f"level = {level!r}: A is off by up to {off:.2g} from these students"
+        f" ({whose}){better}"
+    )
     warnings.warn(note, scope.FarOff, stacklevel=6)
     return {"off_by": off, "note": note}
 
@@ -309,7 +312,8 @@ def _followed(
     length = json.loads(runs.attrs.get("parameters", "{}")).get("epochs", p.epochs)
     if p.schedule != "constant" and length != p.epochs:
         raise ParameterError(
-            f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
+            f"epochs = {p.epochs}: the runs were trained with {length}, which their"
+            " schedule spans"
         )
     students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose(
         "seed", ...
@@ -349,5 +353,6 @@ def _same_start(p: Parameters, runs: xr.Dataset) -> None:
         gap = np.abs(values.values.reshape(want.shape) - want)
         if (gap > SINGLE).any():  # what is not finite is refused elsewhere
             raise ParameterError(
-                f"runs: {name} at time 0 is not what seeds {seeds} draw (off by {np.nanmax(gap):.2g})"
+                f"runs: {name} at time 0 is not what seeds {seeds} draw (off by"
+                f" {np.nanmax(gap):.2g})"
             )

@@ -254,7 +254,8 @@ class Realisation:
         given = configuration.get("given_permutations")
         if "given_words" in configuration:
             raise ParameterError(
-                "runs: trained on a file's words; pass given = Realisation.of_seeds(p, seeds, words=words)"
+                "runs: trained on a file's words; pass given = Realisation.of_seeds(p,"
+                " seeds, words=words)"
             )
         counted = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
         counted.belongs(p, runs)
@@ -303,8 +304,9 @@ class Realisation:
             if not (gap <= SINGLE).all():
                 worst = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf)))
                 raise ParameterError(
-                    f"given: teachers and M overlap by R = {self.overlap()[worst]:.5g}, but the runs "
-                    f"start at {start[worst]:.5g}: they have other teachers or other weights"
+                    f"given: teachers and M overlap by R = {self.overlap()[worst]:.5g},"
+                    f" but the runs start at {start[worst]:.5g}: they have other"
+                    " teachers or other weights"
                 )
 
     def overlap(self) -> np.ndarray:

@@ -196,9 +196,15 @@ class Derived:
             return self.at().flow
         q = self.quotient
         if not q.order:
-            random = " (from random ones it may, along what no flow here follows: train students)"
+            random = (
+                " (from random ones it may, along what no flow here follows: train"
+                " students)"
+            )
             away = random * bool(starts.laws(self))
-            said = f"nothing moves: from equal entries, the loss changes along no direction{away}"
+            said = (
+                "nothing moves: from equal entries, the loss changes along no"
+                f" direction{away}"
+            )
             error = ParameterError(f"statement {self.statement.name}: {said}")
             raise self.refusal(self.statement, error)
         shown = {"loss": self.loss, **self.observables}
@@ -213,9 +219,9 @@ class Derived:
             observables={k: algebra.replaced(v, q.gauge) for k, v in shown.items()},
             scope=scope_of(self.statement, self.sizes, self.filled),
             entries=None if self.shared else self.entries,
-            fluctuations=None
-            if self.shared
-            else functools.partial(minibatches.around, self),
+            fluctuations=(
+                None if self.shared else functools.partial(minibatches.around, self)
+            ),
         )
 
     def entries(self) -> Entries:
@@ -428,7 +434,10 @@ def _derived(
     leading = [f.name for f in stated.functions if f.leading]
     begin = "all entries of a weight equal at the start"
     if any(isinstance(w.start, Random) for w in stated.weights):
-        begin = "all entries of a class equal at the start; the flow's is the mean of a random one"
+        begin = (
+            "all entries of a class equal at the start; the flow's is the mean of a"
+            " random one"
+        )
     assumptions = [POPULATION, begin]
     often = sorted({f.name for f in world.balanced} | balanced)
     assumptions += [f"{n}: all values equally often" for n in often]

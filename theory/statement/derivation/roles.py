@@ -125,7 +125,10 @@ class Roles:
         slots: list[Index] = []
         for k, s in enumerate(weight.sorts):
             above = [i for i in slots if i.sort is s.of]
-            said = f"weight {weight.name}: {s} needs an axis for the {s.of} that it belongs to"
+            said = (
+                f"weight {weight.name}: {s} needs an axis for the {s.of} that it"
+                " belongs to"
+            )
             require(s.of is None or above, said)
             label = s.name + "'" * sum(i.sort is s for i in slots)
             slots.append(Index(s, above[-1] if above else None, label=label))
@@ -175,7 +178,10 @@ class Roles:
             terms |= dict.fromkeys(
                 [t for f in kept for t in self._filled(f, list(terms))]
             )
-            said = f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries apart; "
+            said = (
+                f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries"
+                " apart; "
+            )
             said += "give teachers that are never composed sorts of their own"
             require(len(terms) <= MOST_TERMS, said)
         return list(terms)

@@ -271,7 +271,10 @@ class Decisions:
             and sum(w != 0 for w, _ in options) > 1
         ):
             self.balanced.add(f)
-        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {advice(f)}"
+        what = (
+            f"{f.kind} {f.name}: how often a sum meets each of its values is random;"
+            f" {advice(f)}"
+        )
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
@@ -365,7 +368,10 @@ class Decisions:
         else:
             options.append(((s.size - len(args)) / left, (None,)))
         options.append(((left - (s.size - len(args) + len(open_))) / left, None))
-        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {advice(f)}"
+        what = (
+            f"{f.kind} {f.name}: whether it takes a value is random in a sum;"
+            f" {advice(f)}"
+        )
         section, by = (f, j, tuple(others)), image if image in frame.told else None
         chosen = self._choose(what, options, by, section)
         if isinstance(chosen, tuple):

@@ -17,7 +17,10 @@ from sympy.utilities import iterables
 from theory.call.parameters import ParameterError
 from theory.statement.words.tree import Function, Index
 
-NEGLECTS = "closure='mean logits' is no remedy but an approximation: it neglects how logits scatter"
+NEGLECTS = (
+    "closure='mean logits' is no remedy but an approximation: it neglects how logits"
+    " scatter"
+)
 NUMBER = "give the size of its argument as a number"
 
 

@@ -170,7 +170,10 @@ class World(Decisions):
         classes = self.roles.classes[weight]
         pattern = self.pattern(classes, terms)
         several = "teachers of several arguments tell its entries apart"
-        known = f"weight {weight.name}: {several}; say in which arguments they are injective"
+        known = (
+            f"weight {weight.name}: {several}; say in which arguments they are"
+            " injective"
+        )
         require(pattern in classes.symbols, known)
         return classes.symbols[pattern]
 

@@ -275,8 +275,8 @@ def around(
     many = max(math.ceil(times[-1] / p.eta), 1)
     require(
         many <= MOST_STEPS,
-        f"fluctuations: t = {times[-1]:g} is {many:.0e} steps of eta = {p.eta:g}, each of which "
-        f"they follow: at most {MOST_STEPS:.0e}; take a shorter run",
+        f"fluctuations: t = {times[-1]:g} is {many:.0e} steps of eta = {p.eta:g}, each"
+        f" of which they follow: at most {MOST_STEPS:.0e}; take a shorter run",
     )
     along = path(made, p, np.arange(many + 1))
     table = along.claimed(along.at(times), times)
@@ -291,7 +291,8 @@ def around(
         )
         require(
             name,
-            f"event {event}: {expr}: its bias is that of a variable at a level, as x - 1",
+            f"event {event}: {expr}: its bias is that of a variable at a level, as"
+            " x - 1",
         )
         numbers = sweep.numbers(p)
         level = levels[name].subs(

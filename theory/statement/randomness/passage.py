@@ -190,7 +190,10 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
     scale = SMALL / np.abs(root).max()
     found, _ = bulk.crossings(mean + scale * along, [level], most)
     if not np.isfinite(found).all():
-        return "the fastest direction alone does not bring the loss half-way: plateaus follow"
+        return (
+            "the fastest direction alone does not bring the loss half-way: plateaus"
+            " follow"
+        )
     rate = math.log(1 + p.eta * values[0]) / p.eta
     power = 1 - (max(values[many], 0) / values[0] if many < len(values) else 0.0)
     constants = scale * np.exp(rate * found[0])
@@ -245,7 +248,10 @@ def _slow(bulk: Any, mean: np.ndarray, mixed: np.ndarray) -> str:
     if not sizes[0] > 0:
         return "nothing grows from the mean of the start"
     power = round(math.log2(sizes[1] / sizes[0])) - 1
-    return f"nothing grows exponentially: times fall as the size of initial weights to the power {-power}"
+    return (
+        "nothing grows exponentially: times fall as the size of initial weights to the"
+        f" power {-power}"
+    )
 
 
 def _response(

@@ -57,7 +57,10 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
     found = {}
     for w, law in laws(made).items():
         for s in law.size.free_symbols:
-            said = f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
+            said = (
+                f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values="
+                " in the statement"
+            )
             require(getattr(p, s.name) is not None, said)
         found[w] = arrays.Data(p.as_dict()).scalar(law.size)
         said = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
@@ -420,7 +423,10 @@ def followed(
     """
     names = [x.name for x in made.flow.state]
     if runs is None:
-        said = "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for trained students"
+        said = (
+            "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for"
+            " trained students"
+        )
         require(seeds is not None, said)
         label, numbers = "draw", list(range(seeds or 0))
         x = ordered(made, starts(made, p, seeds or 0))

@@ -133,7 +133,10 @@ def sample(
     """
     leading = injective == "leading order"
     known = leading or not isinstance(injective, str)
-    said = f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
+    said = (
+        f"sample {name}: injective = {injective!r}: must be True, False, sorts or"
+        " 'leading order'"
+    )
     require(known, said)
     return _function(name, args, to, False, True if leading else injective, leading)
 
@@ -184,7 +187,10 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
     """
     for s in sorts:
         require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
-        said = f"weight {name}: {s} is ordered: entries at absolute positions have no symmetry"
+        said = (
+            f"weight {name}: {s} is ordered: entries at absolute positions have no"
+            " symmetry"
+        )
         require(not s.ordered, f"{said}; without ordered=True places are exchangeable")
     if isinstance(start, Random):
         matrix = start.kind != "orthogonal" or len(sorts) == 2

@@ -126,11 +126,17 @@ class Statement:
                 continue
             many = math.prod(size[s] for k, s in enumerate(f.sorts) if k != f.parent)
             for s in (f.sorts[j] for j in f.injective):
-                said = f"{s.size} = {size[s]}: cannot be one-to-one into {f.to.size} = {size[f.to]}"
+                said = (
+                    f"{s.size} = {size[s]}: cannot be one-to-one into {f.to.size} ="
+                    f" {size[f.to]}"
+                )
                 require(size[s] <= size[f.to], f"{f.kind} {f.name}: {said}")
             often = not f.kept or f.injective or many % size[f.to] == 0
             of = ", ".join(f"{s.size} = {size[s]}" for s in f.sorts)
-            said = f"{of}: must be such that {f.to.size} = {size[f.to]} values occur equally often"
+            said = (
+                f"{of}: must be such that {f.to.size} = {size[f.to]} values occur"
+                " equally often"
+            )
             require(often, f"teacher {f.name}: {said}")
 
     def __repr__(self) -> str:

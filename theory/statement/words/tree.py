@@ -41,7 +41,10 @@ class Unordered:
     with it is refused.
     """
 
-    USE = "takes part in sums, products, quotients, powers, exp and log, and in nothing else"
+    USE = (
+        "takes part in sums, products, quotients, powers, exp and log, and in nothing"
+        " else"
+    )
 
     def __lt__(self, other: Any) -> Any:
         require(
@@ -73,7 +76,10 @@ class Sort(Unordered):
     ordered: bool = False
     vector: bool = False
 
-    USE = "is a sort, a set of indices; draw(sort) and total(lambda i: ..., sort) give one of them"
+    USE = (
+        "is a sort, a set of indices; draw(sort) and total(lambda i: ..., sort) give"
+        " one of them"
+    )
 
     def __repr__(self) -> str:
         return self.name
@@ -85,8 +91,9 @@ class Term(Unordered):
     """
 
     USE = (
-        "is an index, with which nothing is computed; arrays, samples and teachers are read at it, "
-        "eq(i, j) compares two, and total(..., below=i) sums over what comes before"
+        "is an index, with which nothing is computed; arrays, samples and teachers are"
+        " read at it, eq(i, j) compares two, and total(..., below=i) sums over what"
+        " comes before"
     )
 
     sort: Sort
@@ -244,7 +251,10 @@ def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
 class Array(Unordered):
     """An array that is read entry by entry: a weight or Gaussian data."""
 
-    USE = "is an array; its entries, read with [...], or [()] without indices, are numbers"
+    USE = (
+        "is an array; its entries, read with [...], or [()] without indices, are"
+        " numbers"
+    )
     name: str
     sorts: tuple[Sort, ...]
     line: int = field(default_factory=_line, repr=False, kw_only=True)
