@@ -142,7 +142,9 @@ def _all() -> dict[str, list[list[float]]]:
 
 @functools.cache
 def _watch() -> None:
-    """Remember every row and report that code of verify builds, once verify is there."""
+    """Remember every row and report that code of verify builds,
+    once verify is there.
+    """
     from verify.checks import check, report
 
     right, whole = check.Check.__init__, report.Report.__init__

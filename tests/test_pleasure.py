@@ -114,7 +114,9 @@ class Own(BaseParameters):
 
 
 def test_own_parameters_and_an_own_flow():
-    """Fields with plain defaults are held to their kind; a flow takes them, or a dict."""
+    """Fields with plain defaults are held to their kind;
+    a flow takes them, or a dict.
+    """
     p = Own(gain=3)
     assert (
         p.gain == 3.0 and p.replace(size=4).size == 4 and p.parse(["size=5"]).size == 5

@@ -104,7 +104,9 @@ def _finished(unraised: Any) -> None:
 
 
 def _refuse(message: str) -> None:
-    """Of a command, whose module Python has not started yet: one line and exit code 2."""
+    """Of a command, whose module Python has not started yet:
+    one line and exit code 2.
+    """
     if sys.argv[:1] != ["-m"] and sys.excepthook is not _interrupted:
         raise ImportError(message)
     print(f"error: {message}", file=sys.stderr)

@@ -71,7 +71,9 @@ def rows(equation: Equation) -> list[str]:
 
 
 def display(equation: Equation) -> str:
-    """One equation as a numbered display with its name, source, status and assumptions."""
+    """One equation as a numbered display with its name, source,
+    status and assumptions.
+    """
     notes = [escape(equation.reference), f"\\emph{{{equation.status}}}"]
     if equation.assumptions:
         notes.append(escape("; ".join(equation.assumptions)))

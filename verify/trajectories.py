@@ -99,7 +99,9 @@ def trajectories(
     """
 
     def report(request: Request) -> Report:
-        """All curves of the figure against the prediction; the deviation of the flow."""
+        """All curves of the figure against the prediction;
+        the deviation of the flow.
+        """
         p, runs = ensemble_source.get(request)
         curves = predict(p, runs)
         comparison = compare(

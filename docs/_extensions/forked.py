@@ -190,7 +190,9 @@ def answer(asked: socket.socket, ended: int) -> None:
 
 
 def become(request: dict[str, Any], files: list[int]) -> None:
-    """Be the command: its files, folder, environment and cores; ends with the command."""
+    """Be the command: its files, folder, environment and cores;
+    ends with the command.
+    """
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, file in enumerate(files):

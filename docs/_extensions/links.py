@@ -54,7 +54,9 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def broken(site: dict[Path, Page]) -> list[tuple[str, str]]:
-    """Relative links that lead to no file, or to a place that the page does not have."""
+    """Relative links that lead to no file,
+    or to a place that the page does not have.
+    """
     lost = []
     for path, page in site.items():
         for href in (*page.links, *page.loads):

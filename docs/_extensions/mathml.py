@@ -55,7 +55,9 @@ def tidied(made: str) -> str:
 
 
 def mathml(text: str, display: str, where: nodes.Node) -> str:
-    """MathML of a formula; a warning, which fails the build, where a command has none."""
+    """MathML of a formula; a warning, which fails the build,
+    where a command has none.
+    """
     for command, spelled in SPELLED.items():
         text = re.sub(command, spelled, text)
     try:

@@ -178,7 +178,9 @@ def test_scaling(source: Source, s: Setting, axis: Any) -> None:
 
 @plotting.panels(1, 3, height=3.0)
 def slices(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 8: difference of losses over alpha, for values of omega, sigma and lambda."""
+    """Fig. 8: difference of losses over alpha, for values of omega,
+    sigma and lambda.
+    """
     for axis, (name, tex, values) in zip(
         axes,
         (

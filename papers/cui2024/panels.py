@@ -136,7 +136,9 @@ def students(
 def both(
     source: Source, p: Parameters, alphas: Any, seeds: Any = None
 ) -> dict[str, xr.Dataset]:
-    """Students from the positional and from the semantic start, on the same sentences."""
+    """Students from the positional and from the semantic start,
+    on the same sentences.
+    """
     return {k: students(source, p.replace(start=k), alphas, seeds) for k in STARTS}
 
 
@@ -183,7 +185,9 @@ def experiment_map(
 
 
 def map_panel(axis: Any, data: xr.DataArray, title: str) -> None:
-    """Heat map over (omega, alpha): below zero orange, above violet; grey without data."""
+    """Heat map over (omega, alpha): below zero orange, above violet;
+    grey without data.
+    """
     top = float(np.abs(data).max())
     image = axis.pcolormesh(
         data.omega,

@@ -74,7 +74,9 @@ def marked(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
 
 
 def lines(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
-    """Draw a theory of each student as thin lines; of many the median, and two thirds."""
+    """Draw a theory of each student as thin lines; of many the median,
+    and two thirds.
+    """
     if many(values):
         values = values.quantile((1 / 6, 1 / 2, 5 / 6), "seed").rename(quantile="seed")
         label += " (the same)"
@@ -286,7 +288,9 @@ def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
 
 @plotting.panels(1, 1)
 def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
-    """Fig. 5: every entry of the attention matrix, mean over seeds; diagonal in colour."""
+    """Fig. 5: every entry of the attention matrix, mean over seeds;
+    diagonal in colour.
+    """
     entries = runs.attention.mean("seed").transpose("step", "action", "alpha").values
     for i in range(p.L):
         for j in range(p.L):

@@ -131,7 +131,9 @@ class LinearAttention(nn.Module):
 
 
 class Learner(Member):
-    """Stochastic gradient descent on token counts, with hand-written gradients (NumPy)."""
+    """Stochastic gradient descent on token counts,
+    with hand-written gradients (NumPy).
+    """
 
     p: Parameters
 

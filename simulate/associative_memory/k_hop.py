@@ -191,7 +191,9 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
 
 
 class PointerLearner(Module):
-    """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
+    """Adam on the cross-entropy of the chosen hops,
+    fresh permutations at every step.
+    """
 
     p: Pointers
 

@@ -124,7 +124,9 @@ class Single(nn.Module):
 
 
 def spreads(slopes: Array, moments: Array) -> Array:
-    """Standard deviations of combinations of weights, zero where only rounding is left."""
+    """Standard deviations of combinations of weights,
+    zero where only rounding is left.
+    """
     variance, terms = (
         ((a @ x) * a).sum(1)
         for a, x in ((slopes, moments), map(abs, (slopes, moments)))

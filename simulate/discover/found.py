@@ -63,7 +63,9 @@ class Discovered:
 
     @property
     def order_parameters(self) -> list[str]:
-        """The order parameters, as combinations of entries (means over their classes)."""
+        """The order parameters, as combinations of entries
+        (means over their classes).
+        """
         return self.described(self.subspace.forms)
 
     @property

@@ -179,7 +179,9 @@ class Subspace:
     def path(
         self, state: Any, numbers: Any, how: Optimiser, eta: float, steps: int
     ) -> Array:
-        """Order parameters of these; as `theory.dynamics.optimisers.Entries` has them."""
+        """Order parameters of these;
+        as `theory.dynamics.optimisers.Entries` has them.
+        """
         return self.coordinates(self.descent(how, eta, steps)).T
 
     def deviation(self) -> float:

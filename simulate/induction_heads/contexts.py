@@ -57,7 +57,9 @@ def descend(
 def draw_chains(
     p: Any, size: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Random chains: symbol of every state, and the state after it; both (size, p.m)."""
+    """Random chains: symbol of every state, and the state after it;
+    both (size, p.m).
+    """
     return random.random((size, p.k)).argsort(1)[:, : p.m], random.random(
         (size, p.m)
     ).argsort(1)

@@ -107,7 +107,9 @@ def sample(
 
 
 def scale(p: Parameters) -> float:
-    """Mean of |y|^2: the loss of predicting zero, by which recorded losses are divided."""
+    """Mean of |y|^2: the loss of predicting zero,
+    by which recorded losses are divided.
+    """
     return 1.0 if p.data == "orthonormal" else float(p.dimension)
 
 

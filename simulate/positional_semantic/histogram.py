@@ -162,7 +162,9 @@ class Learner(Member):
         }
 
     def step(self, number: int) -> None:
-        """One epoch of both students; weights are unfrozen after the last frozen epoch."""
+        """One epoch of both students;
+        weights are unfrozen after the last frozen epoch.
+        """
         for kind, model in self.models.items():
             optimizer = self.optimizers[kind]
             for rows in torch.randperm(

@@ -80,7 +80,9 @@ def _pairs(w: Tensor) -> Tensor:
 
 
 def _turned(w: Tensor, both: Tensor) -> Tensor:
-    """Rotary pairs, and the same turned by a right angle, shape ``(B, d_h / 2, 2, 2)``."""
+    """Rotary pairs, and the same turned by a right angle, shape ``(B,
+    d_h / 2, 2, 2)``.
+    """
     return (_pairs(w) @ both).view(len(w), -1, 2, 2)
 
 

@@ -74,7 +74,9 @@ class Groups:
 
 @njit(cache=True, nogil=True)
 def _sort(chosen, actions, states, rows, targets, bounds):
-    """Count the rows of every group, then write each row to the next place of its own."""
+    """Count the rows of every group,
+    then write each row to the next place of its own.
+    """
     L = actions.shape[1]
     for i in chosen:
         for t in range(L):

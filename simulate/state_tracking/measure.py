@@ -136,7 +136,9 @@ def lambda_of_frequencies(p: Parameters) -> np.ndarray:
 
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
-    """Loss, logit moments, attention and overlaps of a seed's student before training."""
+    """Loss, logit moments, attention and overlaps of a
+    seed's student before training.
+    """
     stream = task.streams(seed, p.data_draw)
     perms = task.draw_permutations(p, stream["task"])
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])

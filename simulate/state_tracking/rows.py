@@ -311,7 +311,9 @@ def number(context, row):
 
 @njit(inline="always", error_model="numpy")
 def _zeros(size, like):
-    """Zeros from a multiple of 64 bytes on, so that no vector lies in two cache lines."""
+    """Zeros from a multiple of 64 bytes on,
+    so that no vector lies in two cache lines.
+    """
     padded = np.zeros(size + LANES, like.dtype)
     return padded[LANES - padded.ctypes.data // padded.itemsize % LANES :]
 
@@ -409,7 +411,9 @@ def _gradients(
 def _moments(
     first, last, pi, columns, places, target, bounds, parts, large, loss, powers
 ):
-    """Loss and sums of powers 1 to 4 of correct (0) and of all logits (1), per state."""
+    """Loss and sums of powers 1 to 4 of correct (0) and of all logits
+    (1), per state.
+    """
     lanes, L = np.uint64(LANES * len(parts)), np.uint64(len(pi))
     places, start = places.reshape(-1), _zeros(lanes, columns)
     zero = load(start, np.uint64(0), parts)

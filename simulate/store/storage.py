@@ -100,7 +100,9 @@ def _parts(made: Any) -> list[Any]:
 
 
 def _of_students(module: str) -> bool:
-    """Whether a module belongs to a particular student rather than to the shared code."""
+    """Whether a module belongs to a particular student
+    rather than to the shared code.
+    """
     return sys.modules[module].__package__ != __package__ and (
         module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
     )

@@ -1,4 +1,6 @@
-"""Interface of students under training (`Learner`), and base classes for most of them."""
+"""Interface of students under training (`Learner`),
+and base classes for most of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Training of a stack of seeds in one process: locks, checkpoints, the loop over steps."""
+"""Training of a stack of seeds in one process: locks, checkpoints,
+the loop over steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random streams of students: those of `theory.numbers.streams`, and torch generators."""
+"""Random streams of students: those of `theory.numbers.streams`,
+and torch generators.
+"""
 
 from __future__ import annotations
 

@@ -434,7 +434,9 @@ extensions = ["sphinx.ext.autodoc", "pages"]
 def test_a_page_of_the_explorer_that_fails_fails_the_build(
     tmp_path, bad, forked, monkeypatch
 ):
-    """Otherwise all are there when the build ends, however many processes write them."""
+    """Otherwise all are there when the build ends,
+    however many processes write them.
+    """
     pytest.importorskip("sphinx", reason="sphinx is not installed (extra docs)")
     (tmp_path / "conf.py").write_text(CONF.replace("BAD", bad))
     (tmp_path / "index.rst").write_text("Page\n====\n")

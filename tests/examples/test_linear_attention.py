@@ -46,7 +46,9 @@ assert onset.main(["linear_attention", "--json"]) == 0
 
 @pytest.mark.parametrize("served", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_user_installs_it(served, tmp_path):
-    """``pip install ./examples/linear_attention``: code, ledger and entry point arrive."""
+    """``pip install ./examples/linear_attention``: code,
+    ledger and entry point arrive.
+    """
     source, site = tmp_path / "source", tmp_path / "site"
     clutter = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     shutil.copytree(ROOT / "examples/linear_attention", source, ignore=clutter)
@@ -112,7 +114,9 @@ def test_numbers_of_the_staircase(drops):
 
 
 def test_printed_forms():
-    """Second moment, white constant, loss and force as the matrix formulas have them."""
+    """Second moment, white constant,
+    loss and force as the matrix formulas have them.
+    """
     known, lam = S.equations(), S.lam[S.d]
     assert sp.expand(known["a"].rhs - lam**2 * (1 + 1 / S.N) - lam * S.trace / S.N) == 0
     assert sp.expand(known["c"].rhs - 1 - (1 + S.D) / S.N) == 0
@@ -340,7 +344,9 @@ def test_embedding_is_the_reduced_model():
 
 @pytest.mark.parametrize("attention", ["merged", "separate"])
 def test_population_students_follow_the_equations(attention, tmp_path):
-    """A step moves every weight by its derived rate; tokens move others only by noise."""
+    """A step moves every weight by its derived rate;
+    tokens move others only by noise.
+    """
     p = Parameters(
         attention=attention, R=2 if attention == "separate" else 1, start=0.3
     )

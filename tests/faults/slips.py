@@ -100,7 +100,9 @@ def _call(name: str, of: ast.expr, over: ast.expr | None = None) -> ast.expr:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """A variable, or an attribute of one: what stands for something of the same kind."""
+    """A variable, or an attribute of one:
+    what stands for something of the same kind.
+    """
     if isinstance(node, ast.Attribute):
         return _is_plain(node.value)
     return isinstance(node, ast.Name) and not node.id.isupper()

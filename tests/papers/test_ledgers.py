@@ -68,7 +68,9 @@ def cited(paper, kind):
 
 @models
 def test_fields(model):
-    """Words of the vocabulary, one line each, ids once; what nothing covers says why."""
+    """Words of the vocabulary, one line each, ids once;
+    what nothing covers says why.
+    """
     assert [
         i for i, n in Counter(c.id for c in ledger(model.paper)).items() if n > 1
     ] == []
@@ -97,7 +99,9 @@ def test_addresses(model):
 
 
 def spelled_out(place):
-    """Equation numbers of a place in a paper, each alone and with its letter left out."""
+    """Equation numbers of a place in a paper,
+    each alone and with its letter left out.
+    """
     place = re.sub(  # "B.4.2-B.4.4"
         r"([A-Z]\.\d+\.)(\d+)-\1(\d+)",
         lambda m: " ".join(f"{m[1]}{k}" for k in range(int(m[2]), int(m[3]) + 1)),
@@ -230,7 +234,9 @@ def test_opposite_changes_show():
 
 @models
 def test_a_check_that_fails_shows(model):
-    """Each cited check, failing, changes the verdict of every claim that rests on it."""
+    """Each cited check, failing,
+    changes the verdict of every claim that rests on it.
+    """
     found = evidence.found(stored(model.paper))
     for address in cited(model.paper, "check"):
         resting = {c.id for c in ledger(model.paper) if address in c.evidence("check")}
@@ -301,7 +307,9 @@ def test_stored_evidence_says_why():
 
 @models
 def test_the_command_prints_verdicts(model, capsys, monkeypatch):
-    """Fits 100 columns; exit code 0 where all are as expected; JSON carries everything."""
+    """Fits 100 columns; exit code 0 where all are as expected;
+    JSON carries everything.
+    """
     monkeypatch.setenv("COLUMNS", "100")
     as_stored = {
         what: record.get("sources", "") for what, record in stored(model.paper).items()
@@ -368,7 +376,9 @@ EQUATION = claims.Claim("Eq. (1)", "equation", "", ["equation:loss", "check:laws
     ],
 )
 def test_a_neighbour_or_a_bare_test_lifts_nothing(claim, verdict):
-    """An exact row counts for the equation it is about; a test has a word of its own."""
+    """An exact row counts for the equation it is about;
+    a test has a word of its own.
+    """
     found = claims.Found(
         {"laws.loss": "exact", "laws.lead": "bound", "tests.bad": "FAIL"},
         {"laws.loss": {"loss"}},

@@ -1,4 +1,6 @@
-"""The command line of the students: output, files, and one clear line for wrong input."""
+"""The command line of the students: output, files,
+and one clear line for wrong input.
+"""
 
 import json
 import math

@@ -82,7 +82,9 @@ def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(
 
 
 def flip(path: Path) -> None:
-    """Print where a flipped bit is trusted: one in each of 150 equal parts of the file."""
+    """Print where a flipped bit is trusted:
+    one in each of 150 equal parts of the file.
+    """
     raw, good, rng = path.read_bytes(), runs.read(path), random.Random(0)
     for k in range(150):
         flipped = bytearray(raw)

@@ -8,7 +8,9 @@ from simulate.training.learner import Descent
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_descent_is_that_of_torch_to_the_last_bit(decay):
-    """Three steps on two matrices, one of them without a gradient in the second step."""
+    """Three steps on two matrices,
+    one of them without a gradient in the second step.
+    """
 
     def path(kind):
         torch.manual_seed(5)

@@ -1,4 +1,6 @@
-"""Order parameters of modules, against hand counts, the engine and published numbers."""
+"""Order parameters of modules, against hand counts,
+the engine and published numbers.
+"""
 
 from __future__ import annotations
 
@@ -396,7 +398,9 @@ def test_onset_waits_on_a_long_plateau():
 
 
 def test_the_time_of_an_escape_is_that_of_the_fastest_fall():
-    """A product that starts at e: u' = u (1 - u^2) / 2 falls fastest where u^2 = 1/3."""
+    """A product that starts at e: u' = u
+    (1 - u^2) / 2 falls fastest where u^2 = 1/3.
+    """
     e = 1e-3
     found = discover(Product(4, e, e), torch.arange(4)).onset()
     exact = np.log((1 - e**2) / (2 * e**2))

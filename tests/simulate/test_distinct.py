@@ -121,7 +121,9 @@ def test_runs_are_joined_in_the_order_of_what_is_swept(tmp_path):
 
 
 def test_without_the_feed_forward_path_the_value_memory_answers():
-    """A student in which the two differ: noise with the path, the clean answer without."""
+    """A student in which the two differ: noise with the path,
+    the clean answer without.
+    """
     learner = Bigram(BigramParameters(N=8, T=4, batch_size=4), 0, None, torch.float64)
     with torch.no_grad():
         learner.student["feed_forward"][-1] = 100.0

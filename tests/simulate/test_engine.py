@@ -29,7 +29,9 @@ def found(
     threads: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> list[list[bytes]]:
-    """Bits of gradients and statistics of every seed's student, computed in one stack."""
+    """Bits of gradients and statistics of every seed's student,
+    computed in one stack.
+    """
     made = [make(p, seed, dtype) for seed in seeds]
     students = Students([student for student, _, _ in made])
     engine = Grouped(students, [data for _, data, _ in made], threads)
@@ -260,7 +262,9 @@ def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
     "module", [logic, rows, fixed_disorder_kernels, accuracy_kernels]
 )
 def test_kept_machine_code_is_of_one_file(module):
-    """Numba compiles again what it keeps if its file changes, and not if another does."""
+    """Numba compiles again what it keeps if its file changes,
+    and not if another does.
+    """
     every = vars(module).values()
     for kernel in (
         x

@@ -344,7 +344,9 @@ def test_from_a_module(tmp_path):
 
 
 def test_packages_are_called_as_their_functions(tmp_path):
-    """As ``simulate.ensemble(module, data)`` and ``simulate.discover(module, data)``."""
+    """As ``simulate.ensemble(module,
+    data)`` and ``simulate.discover(module, data)``.
+    """
     words = torch.eye(3)
     loss = {"loss_fn": lambda net, x: net(x).square().mean()}
     one, other = (

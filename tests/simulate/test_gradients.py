@@ -86,7 +86,9 @@ def test_states_do_not_occur_in_the_case_that_says_so(tiny, make):
 
 @pytest.mark.parametrize("kind", [Grouped, Plain])
 def test_gradients_of_a_minibatch_equal_autograd(tiny, make, kind):
-    """Other sequences for every student of a stack, in any order, some of them twice."""
+    """Other sequences for every student of a stack, in any order,
+    some of them twice.
+    """
     made = [make(tiny, seed) for seed in (0, 1)]
     students = Students([student for student, _, _ in made])
     chosen = [np.array([11, 5, 5, 63, 0]), np.array([2, 40, 7, 8, 40])]

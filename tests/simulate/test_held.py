@@ -1,4 +1,6 @@
-"""Students with clamped weights against the flow with the same order parameter clamped."""
+"""Students with clamped weights against the flow with
+the same order parameter clamped.
+"""
 
 from dataclasses import replace
 
@@ -42,7 +44,9 @@ def test_attention_held(tmp_path):
 
 
 def test_held_runs_are_runs_of_their_own(tmp_path):
-    """Another configuration; resumed bit for bit; names and places that do not exist."""
+    """Another configuration; resumed bit for bit;
+    names and places that do not exist.
+    """
     assert RELATIONS.configuration(
         P, RELATIONS.precision("float64")
     ) != SYSTEM.configuration(P, SYSTEM.precision("float64"))

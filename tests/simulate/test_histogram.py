@@ -1,4 +1,6 @@
-"""The histogram task: data, frozen weights, learning and stability of both solutions."""
+"""The histogram task: data, frozen weights,
+learning and stability of both solutions.
+"""
 
 from __future__ import annotations
 

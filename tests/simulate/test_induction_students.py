@@ -142,7 +142,9 @@ def test_masks():
 
 @pytest.mark.parametrize("mask", ["strict", "inclusive"])
 def test_three_realisations_agree(mask):
-    """All weights, 19 directions, three numbers: the same function where they overlap."""
+    """All weights, 19 directions, three numbers:
+    the same function where they overlap.
+    """
     D = 6
     batch = pairs.sample(Parameters(N=4, D=D), random(2), 5, DOUBLE)
     full, nineteen, three = (
@@ -223,7 +225,9 @@ def test_four_directions_never_move(mask):
 
 
 def first_steps(**options):
-    """Change of (alpha, beta, gamma) and of t in the third step, from one shared state."""
+    """Change of (alpha, beta, gamma) and of t in the third step,
+    from one shared state.
+    """
     p = Parameters(
         N=3, D=8, data="orthonormal", query="last", batch_size=1, eta=0.1, **options
     )

@@ -1,4 +1,6 @@
-"""Hebbian and trained memories, kernels, noisy bigrams: small cases with known answers."""
+"""Hebbian and trained memories, kernels, noisy bigrams:
+small cases with known answers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from theory.associative_memory.k_hop import direct_time
 
 
 def test_hebbian_of_orthonormal_vectors():
-    """No interference: scores are the weights on the right outputs and zero elsewhere."""
+    """No interference: scores are the weights on the
+    right outputs and zero elsewhere.
+    """
     answer, weights = np.array([1, 0, 2, 1]), np.array([1.0, 2.0, 0.5, 3.0])
     W = superposition.hebbian(np.eye(4), np.eye(3, 4), answer, weights)
     scores = np.eye(3, 4) @ W

@@ -195,7 +195,9 @@ def test_what_cannot_fit_is_refused_at_once(name, sizes, tmp_path):
 
 @pytest.mark.parametrize("key", ["d_h"])
 def test_theory_asks_too(key):
-    """The frequencies are the only array of the theory whose length a parameter sets."""
+    """The frequencies are the only array of the theory
+    whose length a parameter sets.
+    """
     kind, _ = trained("state_tracking")
     with pytest.raises(
         ParameterError,

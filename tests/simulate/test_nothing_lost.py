@@ -141,7 +141,9 @@ class Stopped(Exception):
 
 
 def faulty(system, steps, **methods):
-    """A system whose learner has other methods, and makes no more than so many steps."""
+    """A system whose learner has other methods,
+    and makes no more than so many steps.
+    """
 
     def made(*arguments, **own):
         learner = system.make(*arguments, **own)
@@ -206,7 +208,9 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
 
 
 def random_numbers(place):
-    """Shared generators with NumPy's at another place; beyond 624 it ends the process."""
+    """Shared generators with NumPy's at another place;
+    beyond 624 it ends the process.
+    """
     now = checkpoints.generators()
     return now | {"numpy": [*now["numpy"][:2], place, *now["numpy"][3:]]}
 

@@ -130,7 +130,9 @@ def test_stacks_do_not_mix():
     ],
 )
 def test_descent_is_gradient_descent(changes):
-    """Five steps against autograd of the plain module, in every weight that is trained."""
+    """Five steps against autograd of the plain module,
+    in every weight that is trained.
+    """
     p = TINY.replace(steps=5, polish=False, **changes)
     teacher, data = positional_semantic_student.sample(p, 0)
     group = Learner(p, [0], torch.device("cpu"), torch.float64)
@@ -381,7 +383,9 @@ def test_linear_layer_wins_over_students_in_the_positional_regime(omega, alpha):
 
 
 def test_long_steps_leave_the_initial_well(tmp_path):
-    """And steps within the limit of the theory's scope do not, of descent and of Adam."""
+    """And steps within the limit of the theory's scope do not,
+    of descent and of Adam.
+    """
     p = Parameters(d=100, start="positional", steps=100, n_test=1)
 
     def ends(**words):

@@ -283,7 +283,9 @@ GAINED = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_overlaps_start_as_the_linear_loss_says(name):
-    """App. G: Eq. (78), until attention leaves, at Table 1 a little before alpha = 1."""
+    """App. G: Eq. (78), until attention leaves,
+    at Table 1 a little before alpha = 1.
+    """
     p, runs = ensemble.shipped(name)
     A, R, S = curves(runs, "A", "R", "S")
     for alpha, gained in zip((0.5, 1.0), GAINED[name], strict=True):
@@ -325,7 +327,9 @@ def test_attention_off_the_diagonal_is_even_at_the_start(name):
 
 
 def test_diagonal_entries_are_near_their_mean(whole):
-    """Sec. 4.2: largest distance of an entry from A, and spread over mean, at any time."""
+    """Sec. 4.2: largest distance of an entry from A,
+    and spread over mean, at any time.
+    """
     p, runs = whole
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
     diagonal = np.diagonal(rows, axis1=2, axis2=3)

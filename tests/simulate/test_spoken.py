@@ -46,7 +46,9 @@ def test_announced_durations_are_those_of_the_jobs(workers, capsys):
 
 
 def test_gaps_of_a_store_are_counted():
-    """Points without a run, and the part of each coordinate that a run does not have."""
+    """Points without a run, and the part of each
+    coordinate that a run does not have.
+    """
     times = {(1, 0): 4, (2, 0): 2, (2, 1): 4}  # measurements by learning rate and seed
     runs = [
         xr.Dataset({"loss": ("t", np.ones(n))}, {"t": np.arange(n)})

@@ -1,4 +1,6 @@
-"""Files of the store: what is no run, full disks, several configurations in one folder."""
+"""Files of the store: what is no run, full disks,
+several configurations in one folder.
+"""
 
 import contextlib
 import errno

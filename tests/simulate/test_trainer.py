@@ -152,7 +152,9 @@ def test_minibatches_of_different_seeds_differ(tiny):
 
 
 def test_a_stack_is_trained_and_measured_as_each_student_alone(tiny):
-    """As on a GPU; up to the order of sums in double precision, which kurtoses amplify."""
+    """As on a GPU; up to the order of sums in double precision,
+    which kurtoses amplify.
+    """
     p = tiny.replace(batch_size=20)
     stack = Learner(p, [0, 1], torch.device("cpu"), torch.float64)
     each = [start(p, seed) for seed in (0, 1)]

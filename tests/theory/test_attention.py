@@ -241,7 +241,9 @@ def test_kernel_numpy_against_mpmath():
 @pytest.mark.parametrize("distance", ["1e-3", "1.5e-5", "1e-8", "1e-18"])
 @pytest.mark.parametrize("terms", [2, 10])
 def test_kernel_near_zero_in_arbitrary_precision(digits, distance, terms):
-    """Close to x = 0, where nothing cancels, mpmath must deliver its working precision."""
+    """Close to x = 0, where nothing cancels,
+    mpmath must deliver its working precision.
+    """
     with mpmath.workdps(digits):
         x = mpmath.mpf(distance)
         found = compiled("mpmath")(x, terms)

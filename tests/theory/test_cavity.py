@@ -58,7 +58,9 @@ def counted(row: list[Fraction], actions: int) -> tuple[Fraction, Fraction, Frac
 @pytest.mark.parametrize("actions", [1, 2, 3, 4])
 @pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
 def test_weight_and_noise_by_enumeration(row, actions):
-    """Law of total variance over all sequences whose right action is the column's own."""
+    """Law of total variance over all sequences whose
+    right action is the column's own.
+    """
     mean, own, others = (rational(x) for x in counted(row, actions))
     at = {
         cavity.pi_i: rational(row[0]),

@@ -49,7 +49,9 @@ def crossing(curve, name: str) -> np.ndarray:
 
 
 def test_quadrature_has_converged(monkeypatch):
-    """Twice the nodes in everything moves no time by the 1e-4 that `per_seed` claims."""
+    """Twice the nodes in everything moves no time by
+    the 1e-4 that `per_seed` claims.
+    """
     start = Start.drawn(FAST, 2, np.random.default_rng(0))
     epochs = np.arange(0, 1000, 20)
     usual = solve(Cavity(FAST, start), epochs)

@@ -90,7 +90,9 @@ def test_a_file_without_its_ending_is_named(call, tmp_path, monkeypatch):
 
 
 def test_onset_json(call):
-    """One object with the numbers at the top level and the parameters they belong to."""
+    """One object with the numbers at the top level and
+    the parameters they belong to.
+    """
     code, out, err = call(
         onset.main,
         "state_tracking",

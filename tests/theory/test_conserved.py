@@ -134,7 +134,9 @@ def test_provenance():
 
 
 def test_growth_rates():
-    """Symbols at the saddle of factual recall, as derived by hand; the same in numbers."""
+    """Symbols at the saddle of factual recall, as derived by hand;
+    the same in numbers.
+    """
     flow, p = RECALL[0], Parameters()
     saddle = dict.fromkeys(flow.state, 0)
     modes = flow.linearised(saddle)

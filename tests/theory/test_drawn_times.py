@@ -27,7 +27,9 @@ def test_starts_that_share_strides_take_the_times_of_single_ones():
 
 @pytest.mark.parametrize("level", ["cavity", "fixed_disorder"])
 def test_times_are_where_drawn_curves_cross(level):
-    """The same starts as of `predict`, whose curves are evaluated every eight epochs."""
+    """The same starts as of `predict`,
+    whose curves are evaluated every eight epochs.
+    """
     p = P.run_to(20.0)
     found = st.drawn_times(p, 6, level=level)
     curves = st.predict(p, seeds=6, level=level, accuracies=False)

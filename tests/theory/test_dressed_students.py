@@ -149,7 +149,9 @@ def test_measured_starts_are_those_of_the_data_set():
 
 @pytest.mark.parametrize("kind", [Dressed, Cavity])
 def test_seeds_do_not_depend_on_their_company(kind):
-    """Stacked or alone, every curve is the same, and is given at the epochs asked for."""
+    """Stacked or alone, every curve is the same,
+    and is given at the epochs asked for.
+    """
     p = P.replace(N=5, d_g=4, d_h=8, eta=2.0, n_train=400)
     start = Start.drawn(p, 3, np.random.default_rng(4))
     before = [x.copy() for x in vars(start).values()]

@@ -122,7 +122,9 @@ def call(function: Callable, arguments: Mapping[str, Any]) -> Any:
 def fault(
     function: Callable, arguments: Mapping[str, Any], name: str, edge: str
 ) -> str | None:
-    """What is wrong with a call, one of whose arguments is an edge; None if nothing is."""
+    """What is wrong with a call, one of whose arguments is an edge;
+    None if nothing is.
+    """
     try:
         result = call(function, arguments)
     except ParameterError as error:
@@ -223,7 +225,9 @@ def test_every_function_has_a_call_that_works(path):
 
 
 def test_tables_name_what_there_is():
-    """No example, no inner part and no mark for long is left of a function that went."""
+    """No example, no inner part and no mark for long
+    is left of a function that went.
+    """
     names = [
         (home, set(vars(importlib.import_module(home)))) for home in sorted(homes())
     ]

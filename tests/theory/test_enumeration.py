@@ -304,7 +304,9 @@ def test_order_parameter_updates(size, seed):
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_mean_teacher_overlap(size):
-    """(77) by all ordered pairs of distinct permutations; with repetition exactly 1/N."""
+    """(77) by all ordered pairs of distinct permutations;
+    with repetition exactly 1/N.
+    """
     group = list(itertools.permutations(range(size)))
     pairs = list(itertools.product(group, repeat=2))
     agree = {pair: sum(x == y for x, y in zip(*pair, strict=True)) for pair in pairs}

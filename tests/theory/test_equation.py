@@ -1,4 +1,6 @@
-"""Equation, the compiler to numbers behind it, and the algebra that derivations share."""
+"""Equation, the compiler to numbers behind it,
+and the algebra that derivations share.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,9 @@ def test_hitting_time_by_mpmath(part, epsilon):
 
 
 def test_reference_run_on_record():
-    """Steps of the reference run, to the step; the flow integrated with events agrees."""
+    """Steps of the reference run, to the step;
+    the flow integrated with events agrees.
+    """
     found = onset(Parameters()).numbers
     assert {name: round(found[name]) for name in REFERENCE} == REFERENCE
     assert found["growth_ratio"] == pytest.approx(16 / 4 * np.sqrt(3 / 7), rel=1e-14)
@@ -201,7 +203,9 @@ def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
 @pytest.mark.parametrize("sizes", [(8, 2, 4), (4, 2, 4), (8, 4, 4), (8, 2, 8)])
 def test_shares_of_the_loss_at_hitting_times(sizes, share):
-    """Along the integrated flow; rates off by 5% move the loss there by more than 5%."""
+    """Along the integrated flow;
+    rates off by 5% move the loss there by more than 5%.
+    """
     p = Parameters(**dict(zip("SRD", sizes, strict=True)), epsilon=0.01)
     for part in PARTS:
         time = time_of_share(p, part, share)

@@ -101,7 +101,9 @@ def test_parameters_are_answered_or_the_refusal_proposes_some(name):
 
 
 def test_a_proposal_is_within_all_limits():
-    """Also those that hold only until another is mended; else a preset, else nothing."""
+    """Also those that hold only until another is mended; else a preset,
+    else nothing.
+    """
     first = Limit("eta", "0.25", lambda p, runs: p.eta == 0.25, values=(0.125, 0.25))
     second = Limit("L", "4", lambda p, runs: p.eta != 0.25 or p.L == 4, values=(5, 4))
     p, words = st.Parameters(), ("a theory", "small networks")

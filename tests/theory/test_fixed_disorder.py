@@ -48,7 +48,9 @@ def by_rows(
     actions: np.ndarray,
     states: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Gradients of the loss by M[s, a, r] and by attention, and the loss, row by row."""
+    """Gradients of the loss by M[s, a, r] and by attention,
+    and the loss, row by row.
+    """
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
     M = given.M[0].transpose(2, 0, 1)
     force, d_M, loss = np.zeros((p.L, p.L)), np.zeros(M.shape), 0.0

@@ -1,4 +1,6 @@
-"""Flow: trajectories, events and symbolic results, for toy systems with known answers."""
+"""Flow: trajectories, events and symbolic results,
+for toy systems with known answers.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +183,9 @@ def test_fixed_points():
 
 
 def test_series_against_the_exact_solution():
-    """Taylor polynomial of the logistic solution to fourth order, with symbolic start."""
+    """Taylor polynomial of the logistic solution to fourth order,
+    with symbolic start.
+    """
     exact = START * sp.exp(RATE * T) / (1 - START + START * sp.exp(RATE * T))
     expected = sp.series(exact, T, 0, 5).removeO()
     assert sp.simplify(LOGISTIC.series(4)[x] - expected) == 0

@@ -1,4 +1,6 @@
-"""Required interface of every model of the registry, and allowed imports between wings."""
+"""Required interface of every model of the registry,
+and allowed imports between wings.
+"""
 
 from __future__ import annotations
 

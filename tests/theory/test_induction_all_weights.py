@@ -248,7 +248,9 @@ def test_law_of_the_last_pair():
 
 
 def test_first_layer_solves_the_loss():
-    """Gamma and gamma_4 of the last pair in time: their rates at tau = 0.9 by the loss."""
+    """Gamma and gamma_4 of the last pair in time:
+    their rates at tau = 0.9 by the loss.
+    """
     size, (tau,) = 10**8, EQ["plateau_Gamma"].rhs.free_symbols
     forms = [EQ[f"plateau_{n}"].rhs for n in ("Gamma", "gamma_4")]
     together, fourth = (float(f.subs(tau, 0.9)) for f in forms)

@@ -124,7 +124,9 @@ QUICK = (2, 3, 4, 5, 8, 12, 33, 64)
     ],
 )
 def test_order(N):
-    """T_gamma < T_beta < T_alpha for every N >= 2; the loss drops last from N = 3 on."""
+    """T_gamma < T_beta < T_alpha for every N >= 2;
+    the loss drops last from N = 3 on.
+    """
     path = emergence.Path(N)
     assert path.of_gamma() < path.of_beta() < path.of_alpha()
     if N <= 12:

@@ -53,7 +53,9 @@ def test_constants(name):
 
 
 def test_closed_forms():
-    """The same coefficients as integrals: I(b) of exp(-u^2/2) and, at order 1, of c_2."""
+    """The same coefficients as integrals: I(b) of exp(-u^2/2) and,
+    at order 1, of c_2.
+    """
     b = sp.Symbol("b", positive=True)
     integral = sp.sqrt(sp.pi / 2) * sp.erf(b / sp.sqrt(2))
     I = {v: integral.subs(b, v) for v in (sp.Rational(1, 2), 1)}

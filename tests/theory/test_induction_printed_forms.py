@@ -102,7 +102,9 @@ def test_loss_in_the_parameters():
 
 
 def test_first_layer_attention():
-    """B.3: the three cases of the first softmax, row i = 2k or 2k - 1 of the sequence."""
+    """B.3: the three cases of the first softmax,
+    row i = 2k or 2k - 1 of the sequence.
+    """
     assert same(derived("attention_own_item"), E_ALPHA / (2 * k - 2 + E_ALPHA))
     assert same(derived("attention_other_label"), 1 / (2 * k - 2 + E_ALPHA))
     assert same(derived("attention_of_item"), 1 / ((2 * k - 1) - 1))

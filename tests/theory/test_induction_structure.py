@@ -58,7 +58,9 @@ def test_propositions_1_to_3(D):
 
 @pytest.mark.parametrize("D", SIZES)
 def test_nineteen_by_characters(D):
-    """An average of squares of traces over the group, a whole number without tolerance."""
+    """An average of squares of traces over the group,
+    a whole number without tolerance.
+    """
     assert structure.dimension(D) == 19
 
 

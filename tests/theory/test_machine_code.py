@@ -27,7 +27,9 @@ def answer():
 
 
 def test_damaged_code_is_compiled_again(tmp_path, monkeypatch):
-    """Truncated files and flipped bits end in no signal, no error and no other number."""
+    """Truncated files and flipped bits end in no signal,
+    no error and no other number.
+    """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
     rng = random.Random(0)
     assert (answer(), answer()) == ((42.0, 0), (42.0, 1))

@@ -68,7 +68,9 @@ def test_margin_solves_its_flow():
 
 @pytest.mark.parametrize("time", [0.0, 1e-6, 1.0, 1e3, 1e7])
 def test_margin_against_mpmath_and_the_integrator(time):
-    """Wright's omega against a root at 40 digits; the flow where it can be integrated."""
+    """Wright's omega against a root at 40 digits;
+    the flow where it can be integrated.
+    """
     with mpmath.workdps(40):
         c = 1 + mpmath.mpf(6) / 9 * mpmath.mpf(time)
         exact = mpmath.findroot(

@@ -137,7 +137,9 @@ def test_functions_have_one_value_in_every_arithmetic(expr, at, value):
 
 
 def test_what_is_not_real_or_has_no_value():
-    """An imaginary part is not dropped; poles and arrays that do not fit are one line."""
+    """An imaginary part is not dropped;
+    poles and arrays that do not fit are one line.
+    """
     branch = Equation("e", x, sp.LambertW(x, -1), "own", "exact")
     assert (
         np.isnan(branch.evaluate({"x": -0.4})) and branch.evaluate({"x": -0.2}) < -2.5
@@ -176,7 +178,9 @@ def test_a_name_is_one_function():
 
 
 def test_what_is_no_expression_is_refused_in_one_line():
-    """A plain number is one; text, nothing, lists and functions that give such are not."""
+    """A plain number is one; text, nothing,
+    lists and functions that give such are not.
+    """
     assert Equation("e", x, 3, "own", "exact").evaluate({"x": 1.0}) == 3
     for rhs in ("x + 1", None, [1], np.arange(2), lambda: "x"):
         with pytest.raises(

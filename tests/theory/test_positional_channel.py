@@ -1,4 +1,6 @@
-"""Prox, quadrature and averages of the positional-semantic model against brute force."""
+"""Prox, quadrature and averages of the positional-semantic
+model against brute force.
+"""
 
 from __future__ import annotations
 

@@ -295,7 +295,9 @@ def test_index_form_is_the_explicit_one():
 
 
 def test_linear_baseline_numbers():
-    """Result 5.1 at the setting of the figures: digits of an independent integration."""
+    """Result 5.1 at the setting of the figures:
+    digits of an independent integration.
+    """
     p = Parameters()
     assert moments(p.sigma)[0] == pytest.approx(0.4429965, abs=5e-8)
     found = baseline(p)

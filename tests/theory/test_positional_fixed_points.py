@@ -236,7 +236,9 @@ def test_phase_diagram():
 
 
 def test_crossing_at_large_omega():
-    """At omega = 0.6 the gap falls with alpha at first, and the crossing lies beyond."""
+    """At omega = 0.6 the gap falls with alpha at first,
+    and the crossing lies beyond.
+    """
     p = Parameters(omega=0.6, order=8)
     found = thresholds(p)
     points = found.at_alpha_c
@@ -256,7 +258,9 @@ def test_no_crossing_says_why():
 
 
 def test_small_alpha():
-    """Without data: no weights, V = sigma^2/lambda, and the error of uniform attention."""
+    """Without data: no weights, V = sigma^2/lambda,
+    and the error of uniform attention.
+    """
     point = solve(Parameters(alpha=1e-4, order=8), "agnostic")
     assert point.state.V == pytest.approx(25, rel=0.01) and point.state.q < 1e-3
     zero = Parameters(alpha=1e-3)

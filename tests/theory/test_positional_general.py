@@ -113,7 +113,9 @@ def test_positional_branch_of_the_headline_system():
 
 
 def mixture(system, labels, pi):
-    """The same system with every token in one of two clusters of the same covariance."""
+    """The same system with every token in one of two
+    clusters of the same covariance.
+    """
     return replace(
         system,
         gamma=np.repeat(system.gamma, 2, 2),

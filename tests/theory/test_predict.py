@@ -28,7 +28,9 @@ P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
 
 def started(seeds=3):
-    """A dataset with what theory starts from, as students leave it, and nothing else."""
+    """A dataset with what theory starts from, as students leave it,
+    and nothing else.
+    """
     start = Start.drawn(P, seeds, np.random.default_rng(3))
     epochs = np.array([0, 7, 60])
     names = {
@@ -259,7 +261,9 @@ def test_a_start_that_is_not_finite_is_refused(students):
     ],
 )
 def test_edited_runs_are_refused(students, level, edited, words):
-    """Weights that their seeds do not draw, or times that are not those of their steps."""
+    """Weights that their seeds do not draw,
+    or times that are not those of their steps.
+    """
     with pytest.raises(ParameterError, match=words):
         st.predict(SMALL, edited(students[0]), level=level, accuracies=False)
 

@@ -281,7 +281,9 @@ def ratio_squared(frequency):
 
 
 def test_attention_constant_14():
-    """(14) as printed: prefactor and summand; the kernel is the ratio of sines over L."""
+    """(14) as printed: prefactor and summand;
+    the kernel is the ratio of sines over L.
+    """
     form = derived("c_omega")
     (spectrum,) = form.atoms(sp.Sum)
     assert spectrum.limits == ((n, 1, d_h / 2),)

@@ -1,4 +1,6 @@
-"""Progress: a bar on a terminal, one line a minute elsewhere, nothing outside commands."""
+"""Progress: a bar on a terminal, one line a minute elsewhere,
+nothing outside commands.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_a_terminal_sees_it_move_while_the_work_does_not_look_up(monkeypatch, ca
 
 
 def test_each_is_silent_without_a_command(fast, capsys, monkeypatch):
-    """Whoever calls from Python and asked for nothing sees nothing; nor does --quiet."""
+    """Whoever calls from Python and asked for nothing sees nothing;
+    nor does --quiet.
+    """
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress.bar("verify.laws", show=False):
         for _ in progress.each(range(3), "points"):

@@ -58,7 +58,9 @@ def test_rest_and_drive(w):
 
 
 def test_the_mean_over_places_is_the_networks():
-    """Loss and gradient of nineteen numbers by autograd, queries at the last quarter."""
+    """Loss and gradient of nineteen numbers by autograd,
+    queries at the last quarter.
+    """
     N, theta = 16, 0.3 * np.random.default_rng(5).standard_normal(19)
     p = Parameters(N=N, data="orthonormal", query="last")
     one = pairs.orthonormal(p, 1, torch.Generator().manual_seed(1), torch.float64)

@@ -201,7 +201,9 @@ def test_ends_of_sums_are_whole_and_near(N, named):
 
 @pytest.mark.slow
 def test_most_formulas_are_held_against_mpmath():
-    """Few have entries of arrays that nothing sums over, which is why they are refused."""
+    """Few have entries of arrays that nothing sums over,
+    which is why they are refused.
+    """
     models = (m.values[0] for m in MODELS)
     held = [
         e for m in models for e in m.wing("theory").equations().values() if has_sizes(e)

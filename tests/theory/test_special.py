@@ -1,4 +1,6 @@
-"""Array functions that several theories share, against mpmath and by their definitions."""
+"""Array functions that several theories share,
+against mpmath and by their definitions.
+"""
 
 import math
 from types import SimpleNamespace

@@ -135,7 +135,9 @@ def test_jacobian(name):
 
 
 def test_single_action_and_single_position():
-    """d_g = 1 or L = 1: attention cannot move, the overlaps still grow by (15b), (15c)."""
+    """d_g = 1 or L = 1: attention cannot move, the overlaps still grow by
+    (15b), (15c).
+    """
     one = state_tracking.flow().solve(Parameters(N=4, d_g=1, L=3), alpha=3.0)
     np.testing.assert_allclose(one.A, 1 / 3, rtol=1e-15)  # the rate is exactly zero
     assert one.R[-1] > 0.5

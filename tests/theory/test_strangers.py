@@ -101,7 +101,9 @@ def package(folder, name, module, **rooms):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Make packages importable, and give the registry made anew with what it warns of."""
+    """Make packages importable, and give the registry
+    made anew with what it warns of.
+    """
     before = dict(registry.TABLE)
     monkeypatch.syspath_prepend(str(tmp_path))
 

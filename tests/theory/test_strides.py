@@ -31,7 +31,9 @@ class Plain:
     "nodes", [[0.0], [5, 0], [3, 0, -1, -7], [40, 0, -11, -13, -14]], ids=str
 )
 def test_sums_are_exact_for_polynomials(nodes):
-    """Whatever nodes and length: all powers below the number of nodes, and none beyond."""
+    """Whatever nodes and length: all powers below the number of nodes,
+    and none beyond.
+    """
     nodes = np.array(nodes, float)
     for many in (1, 2, 9, 40):
         weights = sums(nodes, np.ones(many))

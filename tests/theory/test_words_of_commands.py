@@ -108,7 +108,9 @@ def test_choose():
 
 
 def test_what_may_not_be_replaced_is_written_directly(tmp_path):
-    """A link stays a link, and its target receives the text; a device stays a device."""
+    """A link stays a link, and its target receives the text;
+    a device stays a device.
+    """
     target, link = tmp_path / "target.tex", tmp_path / "link.tex"
     target.write_text("old")
     link.symlink_to(target)

@@ -155,7 +155,9 @@ def test_times_of_the_networks_own_flow_at_eight():
 
 
 def test_a_wrong_gradient_shows_in_the_times():
-    """Half a percent on one number's gradient moves the drop far beyond the tolerance."""
+    """Half a percent on one number's gradient moves the
+    drop far beyond the tolerance.
+    """
 
     def wrong(theta):
         value, gradient = running.loss_and_gradient(theta, 4, 4)

@@ -148,7 +148,9 @@ def test_layers_and_their_gap(monkeypatch, one, two, failing):
     ],
 )
 def test_three_steps_are_judged_where_they_end(monkeypatch, accuracy, large, failing):
-    """Accuracy before and after each of three steps, of either run: one condition each."""
+    """Accuracy before and after each of three steps, of either run:
+    one condition each.
+    """
     runs = iter((accuracy, large))
 
     def run(p):

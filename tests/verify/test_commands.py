@@ -1,4 +1,6 @@
-"""The verify commands as a user meets them: tables, JSON, exit codes, one-line errors."""
+"""The verify commands as a user meets them: tables, JSON, exit codes,
+one-line errors.
+"""
 
 import json
 

@@ -70,7 +70,9 @@ def test_what_one_seed_fails_at_two_at_least_say():
 
 
 def test_few_seeds_are_undecided():
-    """Four seeds that scatter by 10% could not have seen 5%, and are not said to agree."""
+    """Four seeds that scatter by 10% could not have seen 5%,
+    and are not said to agree.
+    """
     curve = st.flow().solve(P, alpha=12)
     found = trajectories.compare(
         curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.0, seeds=4, spread=0.1)
@@ -222,7 +224,9 @@ def test_a_true_theory_of_runs_that_ended_early_does_not_fail():
 
 
 def test_blanks_and_order_change_nothing():
-    """Blank students, blank times, and any order of both leave every number as it is."""
+    """Blank students, blank times,
+    and any order of both leave every number as it is.
+    """
     for seed in range(30):
         rng = np.random.default_rng(seed)
         runs = scattered(rng.integers(2, 7), rng.integers(3, 11), seed)

@@ -110,7 +110,9 @@ def test_the_level_that_explains(four):
 
 
 def test_report_shows_the_levels(printed):
-    """The result comes first, then the levels; undecided rows are counted, not shown."""
+    """The result comes first, then the levels;
+    undecided rows are counted, not shown.
+    """
     *_, made = printed
     result, levels, *rest = made.text().split("\n\n")
     assert len(result.splitlines()) <= 10 and result.startswith("result: ")

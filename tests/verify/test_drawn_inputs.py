@@ -269,7 +269,9 @@ FUNCTIONS += [
 
 
 def test_flows_of_drawn_functions_and_sweeps():
-    """States, a sweep and values, against SciPy and mpmath; steps of descent by hand."""
+    """States, a sweep and values, against SciPy and mpmath;
+    steps of descent by hand.
+    """
     for seed in range(18):
         rng = np.random.default_rng(seed)
         of = FUNCTIONS[seed](k + x**2 + sp.Rational(1, 2))

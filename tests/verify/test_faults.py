@@ -75,7 +75,9 @@ def found(name):
 
 
 def cite(rows, equation):
-    """The rows that name an equation; where none does, the whole group stands for it."""
+    """The rows that name an equation; where none does,
+    the whole group stands for it.
+    """
     return [
         c
         for c in rows

@@ -166,7 +166,9 @@ def test_last_phase():
 
 
 def test_names_of_the_times():
-    """B.1 has T_alpha = T_1 and T_gamma = T_1 + T_2 + T_3; it is the other way round."""
+    """B.1 has T_alpha = T_1 and T_gamma = T_1 + T_2 + T_3;
+    it is the other way round.
+    """
     found = emergence.times(32)
     assert found["T_gamma"] < 32 < found["T_beta"] < found["T_alpha"]
 
@@ -351,7 +353,9 @@ def test_projection_is_blind_to_sign_conventions():
     largest = max(float(g.abs().max()) for g in gradient.values())
 
     def apart(one, other):
-        """Largest difference of two gradients, entry by entry, over the largest entry."""
+        """Largest difference of two gradients, entry by entry,
+        over the largest entry.
+        """
         return max(float((one[k] - other[k]).abs().max()) for k in one) / largest
 
     assert apart(gradient, again) < 1e-12

@@ -45,7 +45,9 @@ def test_the_grid_is_followed(name):
 
 
 def test_every_step_of_the_ladder_is_worth_it():
-    """On a few seeds of one setting, at coarse times: the full command runs them all."""
+    """On a few seeds of one setting, at coarse times:
+    the full command runs them all.
+    """
     p, runs = ensemble.shipped("unequal")
     runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
     found = {

@@ -274,7 +274,9 @@ def test_sides_that_do_not_fit_are_refused():
 
 
 def test_sparse_curves_are_not_failed():
-    """The error of interpolation is one of the curve; where it is small, verdicts stay."""
+    """The error of interpolation is one of the curve; where it is small,
+    verdicts stay.
+    """
     steps, at = [0.1, 0.05, 0.025, 0.0125], np.linspace(0, 6, 1200)
 
     def curve(points, step=0.0):

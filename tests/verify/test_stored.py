@@ -77,7 +77,9 @@ def test_the_same_question_is_answered_once(made, monkeypatch):
 
 
 def test_what_a_report_depends_on(made, monkeypatch, tmp_path):
-    """Other arguments, code, data or libraries: run again; files of one's own: always."""
+    """Other arguments, code, data or libraries: run again;
+    files of one's own: always.
+    """
     count, make = made
 
     def runs(request=REQUEST, command="gradients"):

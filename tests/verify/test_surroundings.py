@@ -82,7 +82,9 @@ def test_an_interrupt_while_modules_are_imported(tmp_path):
 
 
 def test_an_interrupt_while_python_ends(tmp_path):
-    """When the pool's threads are awaited: the result is out, there is nothing to say."""
+    """When the pool's threads are awaited: the result is out,
+    there is nothing to say.
+    """
     end = (
         "import threading\n\ndef end():\n   "
         f" {INTERRUPT}\n\nthreading._register_atexit(end)\n"

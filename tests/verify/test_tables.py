@@ -120,7 +120,9 @@ def test_what_cannot_be_read_is_refused_in_one_line(table, change, words):
 
 
 def test_one_curve_and_a_model_without_a_flow(tmp_path):
-    """Without seeds a single curve; text where a number should be; no flow, no command."""
+    """Without seeds a single curve; text where a number should be;
+    no flow, no command.
+    """
     path = tmp_path / "one.csv"
     path.write_text("t,x\n0,1\n2,3\n1,\n")
     runs = tables.read(path, {"alpha": "t", "theta": "x"})
@@ -426,7 +428,9 @@ def test_published_means_with_standard_deviations(tmp_path, source):
 
 @pytest.mark.parametrize("cell", ["1_0", "\u0661", "\u2212" + "1"])
 def test_numbers_as_no_table_has_them_are_refused(cell, tmp_path):
-    """Python's own reading of numbers takes underscores and the digits of every script."""
+    """Python's own reading of numbers takes underscores
+    and the digits of every script.
+    """
     file = tmp_path / "a.csv"
     file.write_text(f"t,A\n0,{cell}\n1,2\n", encoding="utf-8")
     with pytest.raises(ParameterError, match="a value that is not a number"):

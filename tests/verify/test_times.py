@@ -59,7 +59,9 @@ def test_times_and_exponents_of_powers():
 
 
 def test_runs_of_several_settings_are_not_taken_for_one():
-    """Where the time, or the setting, is not clear: in one line that says what to pick."""
+    """Where the time, or the setting, is not clear:
+    in one line that says what to pick.
+    """
     runs = students(1.0)
     with pytest.raises(ParameterError, match="have L, t: pick one of all but the time"):
         first_crossing(runs.A, 0.5)

@@ -160,7 +160,9 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
 
 @cache
 def moments_equations() -> dict[str, Equation]:
-    """Scores, their moments for any weights, for one output per key, and for M outputs."""
+    """Scores, their moments for any weights, for one output per key,
+    and for M outputs.
+    """
     # Correct output y = f(x): its own key (a constant), keys with the same output, all
     # others.
     right = variance(

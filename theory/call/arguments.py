@@ -163,7 +163,9 @@ def _entries(value: Any) -> set[type]:
 
 
 def _within(name: str, values: np.ndarray, allowed: Allowed) -> None:
-    """Raise an error that shows the first entry that is not allowed, if there is one."""
+    """Raise an error that shows the first entry that is not allowed,
+    if there is one.
+    """
     with np.errstate(invalid="ignore"):
         right = np.isfinite(values) & allowed.admits(values)
     if not np.all(right):

@@ -401,7 +401,9 @@ class Stepped(BaseParameters):
         return f"{name} = {self.CLOCK}" if name == self.TIME else name
 
     def timed(self, result: Any) -> Any:
-        """A result whose times say what they are, as does a dataset when it is printed."""
+        """A result whose times say what they are,
+        as does a dataset when it is printed.
+        """
         unit = self.unit_of_time(self.TIME)
         variables = getattr(result, "data_vars", {}).values()
         has_time = self.TIME in getattr(result, "coords", ())

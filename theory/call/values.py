@@ -58,7 +58,9 @@ class Values(Mapping[Any, Any]):
         object.__setattr__(self, "changes", MappingProxyType(_sealed(by_name)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How to make it, for copies and pickles, in which arrays could be written to."""
+        """How to make it, for copies and pickles,
+        in which arrays could be written to.
+        """
         return Values, (self.of, dict(self.changes))
 
     @functools.cached_property

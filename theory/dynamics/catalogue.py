@@ -113,7 +113,9 @@ class Called(functools.partial):
 
 
 def called(function: F) -> F:
-    """Decorator: let a function of no required arguments say where it must be called."""
+    """Decorator: let a function of no required arguments
+    say where it must be called.
+    """
     return cast(F, functools.update_wrapper(Called(function), function))
 
 

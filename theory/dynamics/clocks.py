@@ -97,7 +97,9 @@ def second_order(rule: Rule) -> sp.Expr:
 
 @cache
 def sluggishness() -> sp.Expr:
-    """Coefficient of the second derivative, in the mean age; the same for both rules."""
+    """Coefficient of the second derivative, in the mean age;
+    the same for both rules.
+    """
     form = age + sp.Rational(1, 2)
     for rule in RULES:
         coefficient = second_order(rule)
@@ -132,7 +134,9 @@ def started(rule: Rule) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Rate, age and clock of both rules, and the plain descent that has the same path."""
+    """Rate, age and clock of both rules,
+    and the plain descent that has the same path.
+    """
     rows = []
     for rule in RULES:
         total, mean = moments(rule)

@@ -102,7 +102,9 @@ class Trajectory:
         self.between = scipy.integrate.OdeSolution(self.t, steps)
 
     def states(self, t: Any) -> np.ndarray:
-        """Order parameters at times; at the start as they are given, without rounding."""
+        """Order parameters at times; at the start as they are given,
+        without rounding.
+        """
         y = self.between(t)
         return np.where(
             np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y

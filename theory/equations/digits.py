@@ -29,7 +29,9 @@ SIZES = (
 
 
 def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
-    """Presets, and the defaults with one number at either end of its range, in words."""
+    """Presets, and the defaults with one number at
+    either end of its range, in words.
+    """
     p = kind()
     yield from (
         ("default", p),

@@ -86,7 +86,9 @@ class Renaming:
         return made
 
     def check(self, equations: Iterable[Equation], said: str) -> None:
-        """Refuse unknown and clashing names; see `read`. ``said`` begins the message."""
+        """Refuse unknown and clashing names; see `read`.
+        ``said`` begins the message.
+        """
         occurring = {
             x for e in equations for side in (e.lhs, e.rhs) for x in _named(side)
         }

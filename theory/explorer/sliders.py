@@ -195,7 +195,9 @@ def _follows(
 
 
 def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
-    """Whether a field is a number that others follow from: its value doubled or halved."""
+    """Whether a field is a number that others follow from:
+    its value doubled or halved.
+    """
     value = getattr(p, field)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False

@@ -41,7 +41,9 @@ SERIES_FROM = (
 
 
 def at_fixed_p(rate: sp.Expr) -> sp.Expr:
-    """N times a rate for N to infinity; e^alpha = p G and G = e^alpha + 2N - 2 give G."""
+    """N times a rate for N to infinity;
+    e^alpha = p G and G = e^alpha + 2N - 2 give G.
+    """
     size = sp.Symbol("N", positive=True)
     expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F)
     expr = expr.subs(F, dynamics.abbreviations()[F]).subs(N, size)

@@ -1,4 +1,6 @@
-"""Three-parameter loss, its gradient, the flow and its invariant (B.3-B.5, and beyond)."""
+"""Three-parameter loss, its gradient, the flow and its invariant
+(B.3-B.5, and beyond).
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -234,7 +236,9 @@ gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", "Euler's constant", positive
 
 
 def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
-    """Split a sum into terms and move factors that do not depend on its index in front."""
+    """Split a sum into terms and move factors that do
+    not depend on its index in front.
+    """
     index, low, high = limit
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(summand)):

@@ -151,7 +151,9 @@ class Path:
         return 2.0 * self.N**2 * gaussian(beta) + self.N * np.asarray(excess)
 
     def in_layer(self, k: int, level: float) -> float:
-        """First time at which beta (0) or gamma (1) reaches a level inside the layer."""
+        """First time at which beta (0) or gamma
+        (1) reaches a level inside the layer.
+        """
         missing = lambda tau: self.layer(tau)[k, 0] - level  # noqa: E731
         return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 

@@ -165,7 +165,9 @@ def _all(p: Parameters) -> Onset:
 
 
 def _path(p: Parameters) -> xr.Dataset:
-    """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
+    """Alpha_3, beta_2, gamma_3 and the loss with all weights trained,
+    up to the drop.
+    """
     speed, pace = descent.rates(p.data, p.dimension)
     curve = descent.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
     return curve[[*SHORT, "loss"]].rename(SHORT).assign_coords(t=curve.t / pace)

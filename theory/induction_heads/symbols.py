@@ -1,4 +1,6 @@
-"""Symbol table of the induction-head model (symbols of Musat et al., arXiv:2511.01033)."""
+"""Symbol table of the induction-head model (symbols of Musat et al.,
+arXiv:2511.01033).
+"""
 
 from theory.symbols.notation import array, symbol
 

@@ -1,4 +1,6 @@
-"""Expressions in ball arithmetic: every value is an interval that holds the true one."""
+"""Expressions in ball arithmetic:
+every value is an interval that holds the true one.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,9 @@ def ball(value: Any, name: str = "value") -> Any:
 
 
 def whole_power(x: Any, n: int) -> Any:
-    """Power of a ball or series by products: python-flint has none of balls about zero."""
+    """Power of a ball or series by products:
+    python-flint has none of balls about zero.
+    """
     if n < 0:
         return 1 / whole_power(x, -n)
     if n == 1:

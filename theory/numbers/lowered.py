@@ -267,7 +267,9 @@ class _Writer(Code):
         return math.prod(self.shape(axes, ranges)) > max(parts, default=math.inf)
 
     def _entry(self, x: sp.Indexed) -> Array:
-        """Entries of a given or defined array at symbolic indices or fixed positions."""
+        """Entries of a given or defined array at symbolic
+        indices or fixed positions.
+        """
         name, lengths, axes = _name(x), self._lengths(x), x.indices
         if len(lengths) != len(axes):
             raise _no_place(x, lengths)

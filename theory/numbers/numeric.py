@@ -92,7 +92,9 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
 
 
 def _real_lambert(z: Any, branch: Any = 0) -> Any:
-    """Real branches of the Lambert function; NaN where it is complex beyond rounding."""
+    """Real branches of the Lambert function;
+    NaN where it is complex beyond rounding.
+    """
     found = scipy.special.lambertw(z, branch)
     return np.where(np.abs(found.imag) < 1e-7, found.real, np.nan)[()]
 
@@ -339,7 +341,9 @@ def function(
 
 
 def _number(value: Any) -> np.ndarray:
-    """Array with integers converted to floats: 3e9 * 3e9 overflows in 64-bit integers."""
+    """Array with integers converted to floats:
+    3e9 * 3e9 overflows in 64-bit integers.
+    """
     array = np.asarray(value)
     return array.astype(float) if array.dtype.kind in "iubO" else array
 

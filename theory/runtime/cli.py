@@ -120,7 +120,9 @@ def _check_place(flag: str, target: Path | str | None) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that reports errors in one line, as the rest of the toolkit does."""
+    """Argument parser that reports errors in one line,
+    as the rest of the toolkit does.
+    """
 
     unset: frozenset[str] = frozenset()  # parameters that the command itself varies
 
@@ -149,7 +151,9 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _complete(self) -> None:
-        """Complete a word for the shell; presets and parameters are those of the model."""
+        """Complete a word for the shell;
+        presets and parameters are those of the model.
+        """
         import argcomplete
 
         def names(action: argparse.Action, parsed_args: Any, **_: Any) -> list[str]:
@@ -388,7 +392,9 @@ def _shortened(message: str) -> str:
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM and handled like an interrupt, so that a checkpoint is written."""
+    """Raised on SIGTERM and handled like an interrupt,
+    so that a checkpoint is written.
+    """
 
 
 def heed_termination() -> None:

@@ -156,7 +156,9 @@ def intact(path: Path) -> Iterator[None]:
 
 
 def to_json(value: Any) -> str:
-    """JSON text; NumPy numbers become Python numbers, and NaN and infinity become null."""
+    """JSON text; NumPy numbers become Python numbers,
+    and NaN and infinity become null.
+    """
 
     def plain(v: Any) -> Any:
         if hasattr(v, "tolist"):

@@ -81,7 +81,9 @@ SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
 
 @cache
 def update_on_target() -> sp.Expr:
-    """Update of R: mean of the projected update over matrices and their own teachers."""
+    """Update of R: mean of the projected update over
+    matrices and their own teachers.
+    """
     on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
     return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
 

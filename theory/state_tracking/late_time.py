@@ -170,7 +170,9 @@ def late_decay() -> sp.Expr:
 
 
 def saturated() -> sp.Expr:
-    """S at D = infinity for D_0 = 0; the sum of y^n/n^s is the polylogarithm Li_s(y)."""
+    """S at D = infinity for D_0 = 0;
+    the sum of y^n/n^s is the polylogarithm Li_s(y).
+    """
     (total,) = off_target().atoms(sp.Sum)
     centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
     return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g

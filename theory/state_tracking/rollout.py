@@ -218,7 +218,9 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
 
 @cache
 def _step() -> Callable:
-    """One step of the recursion (84) with uniform transitions from wrong states (86)."""
+    """One step of the recursion
+    (84) with uniform transitions from wrong states (86).
+    """
     rhs = equations()["rollout_recursion"].rhs.subs(
         wrong[t], equations()["recovery"].rhs
     )

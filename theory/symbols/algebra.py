@@ -13,7 +13,9 @@ Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
 def nodes(expr: sp.Basic) -> set[sp.Basic]:
-    """All parts of an expression, each once: those of a long one share most of theirs."""
+    """All parts of an expression, each once:
+    those of a long one share most of theirs.
+    """
     found: set[sp.Basic] = set()
     ahead = [expr]
     while ahead:

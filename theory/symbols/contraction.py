@@ -1,4 +1,6 @@
-"""Intermediate representation of array code: a list of steps on arrays with named axes."""
+"""Intermediate representation of array code:
+a list of steps on arrays with named axes.
+"""
 
 import functools
 import math

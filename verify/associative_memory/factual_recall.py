@@ -124,7 +124,9 @@ BATCHES = (
 
 
 def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
-    """Flow time at which the losses fall to a share of their initial value, per seed."""
+    """Flow time at which the losses fall to a share of
+    their initial value, per seed.
+    """
     return first_crossing(-losses, -share * float(losses.isel(t=0).mean())).values
 
 

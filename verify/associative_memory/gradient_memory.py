@@ -25,7 +25,9 @@ GENERATOR = 2025
 
 
 class Inputs:
-    """A random joint distribution of keys and classes, random embeddings and weights."""
+    """A random joint distribution of keys and classes,
+    random embeddings and weights.
+    """
 
     def __init__(self) -> None:
         rng = np.random.default_rng(GENERATOR)

@@ -91,7 +91,9 @@ def accuracy_checks() -> Iterator[Check]:
 
 
 def quadrature_checks() -> list[Check]:
-    """Both formulas by adaptive quadrature, against the numerical code used elsewhere."""
+    """Both formulas by adaptive quadrature,
+    against the numerical code used elsewhere.
+    """
     p = RECALL[0]
     why = "adaptive quadrature, absolute error 1.5e-8 per integral"
     table = equations()

@@ -43,7 +43,9 @@ PROBES = {
 
 
 def by_equation(learner: Learner, target: str, place: tuple[int, int]) -> float:
-    """Entry of a target memory by its equation, embeddings and triggers of a student."""
+    """Entry of a target memory by its equation,
+    embeddings and triggers of a student.
+    """
     student, p = learner.student, learner.p
     assert isinstance(student, Simplified)
     with torch.no_grad():

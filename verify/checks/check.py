@@ -220,7 +220,9 @@ def at_least(
 def at_most(
     name: str, equation: str, bound: float, measured: float, reason: str
 ) -> Check:
-    """Check that a value does not exceed a bound; `detectable` is the relative margin."""
+    """Check that a value does not exceed a bound;
+    `detectable` is the relative margin.
+    """
     return _bounded(name, equation, bound, measured, reason, "<=", measured - bound)
 
 

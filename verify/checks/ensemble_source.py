@@ -1,4 +1,6 @@
-"""Ensemble for a command: a given file, a shipped ensemble, or students trained once."""
+"""Ensemble for a command: a given file, a shipped ensemble,
+or students trained once.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

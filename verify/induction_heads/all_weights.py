@@ -175,7 +175,9 @@ def against_law(
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
-    """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
+    """Hypothesis 2: ratio of T_drop of all weights to
+    that of three pseudo-parameters.
+    """
 
     def ratio(N: int, query: str) -> str:
         over = flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"]

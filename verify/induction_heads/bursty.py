@@ -143,7 +143,9 @@ def row_by_row(
 def descent(
     size: int = 6, right: int = 2, steps: int = 300, **more: Any
 ) -> list[Check]:
-    """Training in the nineteen directions against the closed gradient, at every step."""
+    """Training in the nineteen directions against the closed gradient,
+    at every step.
+    """
     name = f"descent of all weights on a burst step by step, N = {size}, B = {right}"
     return [
         all_weights.step_by_step(
@@ -160,7 +162,9 @@ def beside(
     where: str,
     *given: Any,
 ) -> Iterator[Check | str]:
-    """Times of alpha_3 = 1/2 and of the drop by a law and by the flow of all weights."""
+    """Times of alpha_3 = 1/2 and of the drop by a law
+    and by the flow of all weights.
+    """
     names = ("T_alpha", "T_drop")
     yield from [
         identity(

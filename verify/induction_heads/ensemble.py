@@ -1,4 +1,6 @@
-"""Ensemble for the checks: a given file, or students of the demo preset, trained once."""
+"""Ensemble for the checks: a given file,
+or students of the demo preset, trained once.
+"""
 
 from simulate.induction_heads.learner import DISENTANGLED
 from theory.induction_heads import Parameters

@@ -96,7 +96,9 @@ def times(N: int, query: str = "last") -> dict[str, float]:
 def log_fit(
     sizes: np.ndarray | tuple[float, ...], values: np.ndarray | list[float]
 ) -> tuple[float, float, float]:
-    """Exponent of a power law with its 95% interval (Student t on log-log residuals)."""
+    """Exponent of a power law with its 95% interval
+    (Student t on log-log residuals).
+    """
     fit = scipy.stats.linregress(np.log(sizes), np.log(values))
     half = scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr
     return float(fit.slope), float(fit.slope - half), float(fit.slope + half)

@@ -181,7 +181,9 @@ def parameters(D: int, size: int = SIZE, batch: int = 1, steps: int = 1) -> Para
 
 
 def drop(D: int, size: int = SIZE, order: int = 1) -> float:
-    """Steps of descent on the population loss until it is 1/2, to order 0 or 1 in 1/D."""
+    """Steps of descent on the population loss until it is 1/2,
+    to order 0 or 1 in 1/D.
+    """
     p = parameters(D, size)
     correction = coefficient(size, p.mask) if order else None
     step = (

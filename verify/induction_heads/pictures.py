@@ -54,7 +54,9 @@ def ablation(size: tuple[int, int], trained: str = "all") -> Parameters:
 
 
 def outside(runs: xr.Dataset) -> np.ndarray:
-    """Component of every student's weights outside the 19 directions, one row per seed."""
+    """Component of every student's weights outside the 19 directions,
+    one row per seed.
+    """
     rows = []
     for seed in range(runs.sizes["seed"]):
         weights = {k: torch.as_tensor(runs[k].values[seed]) for k in ("W1", "W2", "W3")}

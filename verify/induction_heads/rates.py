@@ -1,4 +1,6 @@
-"""How the flow approaches its expansions at large N, and descent of a network the flow."""
+"""How the flow approaches its expansions at large N,
+and descent of a network the flow.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +19,9 @@ ROUNDING = 1e-12  # of `emergence`, where nothing cancels
 
 @listed
 def of_times() -> Iterator[Check]:
-    """Emergence times, of order N^2, without next terms of order 1/N, of thresholds N."""
+    """Emergence times, of order N^2, without next terms of order 1/N,
+    of thresholds N.
+    """
     paths = [emergence.Path(N) for N in SIZES]
     times = {
         "T_beta": (3, [flow_laws.times(N)["T_beta"] for N in SIZES]),

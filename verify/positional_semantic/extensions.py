@@ -100,7 +100,9 @@ def gap(
 
 @listed
 def slices(**more: Any) -> Iterator[Check]:
-    """Training losses of both minima at other fractions, variances, ridges and targets."""
+    """Training losses of both minima at other fractions, variances,
+    ridges and targets.
+    """
     for where, (change, branches) in SLICES.items():
         p = BASE.replace(**change)
         for branch in branches:

@@ -35,7 +35,9 @@ from verify.state_tracking.flow_gradients import (
 
 @listed
 def engine(eq: Table) -> Iterator[Check]:
-    """The training code's hand-written gradients against autograd of the plain module."""
+    """The training code's hand-written gradients against
+    autograd of the plain module.
+    """
     p = Parameters(N=6, L=5, d_g=5, d_h=8, n_train=64)
     rng = np.random.default_rng(GENERATOR)
     data = task.draw_sequences(task.draw_permutations(p, rng), p.n_train, p.L, rng)

@@ -1,4 +1,6 @@
-"""Errors of every level of theory, per seed, at every setting of the shipped ensembles."""
+"""Errors of every level of theory, per seed,
+at every setting of the shipped ensembles.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -52,7 +54,9 @@ ON_GRID = (PAPER, CAVITY, DRAWN, COUNTS, FULL)
 
 
 def times(p: Parameters) -> dict[str, tuple[str, float]]:
-    """Timed variables and their levels; with two actions, A = 1/2 is the chance level."""
+    """Timed variables and their levels; with two actions,
+    A = 1/2 is the chance level.
+    """
     return {
         "half_time": ("A", 0.5 if p.L > 2 else 0.75),
         "rollout_half_time": ("rollout_accuracy", 0.5),

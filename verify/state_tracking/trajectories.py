@@ -276,7 +276,9 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
 
 
 def by_quadrature(p: Parameters) -> Check:
-    """Accuracy (17) by adaptive quadrature, against the quadrature used for all curves."""
+    """Accuracy (17) by adaptive quadrature,
+    against the quadrature used for all curves.
+    """
     eq = rollout_equations.equations()
     phi = eq["normal_below"].rhs.doit()
     spelled = eq["accuracy"].rhs.replace(

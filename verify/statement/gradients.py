@@ -86,7 +86,9 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
 def descent(
     made: Derived, data: arrays.Data, begun: check.Predicted, where: str
 ) -> Check:
-    """Some steps of all weights by autograd against as many steps of the derived rates."""
+    """Some steps of all weights by autograd against as
+    many steps of the derived rates.
+    """
     student, told = Student(made.statement), begun
     weights = {w: torch.tensor(x) for w, x in begun.weights.items()}
     steps = Descent(weights.values(), ETA)
@@ -106,7 +108,9 @@ def descent(
 
 
 def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Check]:
-    """Loss of drawn inputs against that of all inputs, at random values of all weights."""
+    """Loss of drawn inputs against that of all inputs,
+    at random values of all weights.
+    """
     stated, rng = student.stated, keyed(seed, 0)
     if any(
         not f.kept and not f.leading and len(f.injective) > 1 for f in stated.functions

@@ -76,7 +76,9 @@ def slopes(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
 
 @sided(*EXACT)
 def moments(sides: Sides) -> None:
-    """E beta beta^T from the curvature of the loss, at any Lambda and at the identity."""
+    """E beta beta^T from the curvature of the loss,
+    at any Lambda and at the identity.
+    """
     label = "second moment of beta"
     for spectrum, N in SMALL:
         p = Parameters(spectrum=spectrum, N=N, H=1)
@@ -227,7 +229,9 @@ def plain_of(attention: str, R: int = 1) -> Group:
     """Group: the attention on tokens, which was written without the statement."""
 
     def plain(_: Table) -> list[Check]:
-        """Its weights move alike; those that start at zero stay there, and only those."""
+        """Its weights move alike; those that start at zero stay there,
+        and only those.
+        """
         outside, inside, rows = [], [], []
         for x in points(attention, R):
             inputs = np.concatenate([x.input("x"), x.input("q")[:, None]], 1).transpose(

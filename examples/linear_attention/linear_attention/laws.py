@@ -1,4 +1,6 @@
-"""Times and heights of the drops, by the flow of all reduced weights and by students."""
+"""Times and heights of the drops,
+by the flow of all reduced weights and by students.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -50,7 +52,9 @@ Rows = Iterator[Check]
 
 
 def follow(p: Parameters, begun: Weights, until: float, **more: Any) -> Any:
-    """Weights at some times, and times of events, of the flow of every reduced weight."""
+    """Weights at some times, and times of events,
+    of the flow of every reduced weight.
+    """
     loss = student.population(p)
     return integrate(lambda weights: loss(weights) / 2, begun, until, **more)
 
@@ -120,7 +124,9 @@ def flow(table: Table) -> Rows:
 
 
 def early(table: Table) -> Rows:
-    """Early growth of every head (while W is small), and the invariants at all times."""
+    """Early growth of every head (while W is small),
+    and the invariants at all times.
+    """
     row = partial(against, table, identity)
     p = Parameters(start=1e-6)
     square = torch.as_tensor(p.eigenvalues**2).diag()
@@ -294,7 +300,9 @@ def exponents(table: Table) -> Rows:
 
 
 def separate_students(table: Table, **more: Any) -> list[Check]:
-    """The attention on drawn tokens, all weights moving: its first drop, seed by seed."""
+    """The attention on drawn tokens, all weights moving: its first drop,
+    seed by seed.
+    """
     p = STAIRS.replace(
         start=0.05, student="tokens", batch_size=256, steps=600, eval_every=2
     )

@@ -1,4 +1,6 @@
-"""Parameters of in-context linear regression, and which students each theory describes."""
+"""Parameters of in-context linear regression,
+and which students each theory describes.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -52,7 +52,9 @@ def heads() -> list[sp.Sum]:
 
 @cache
 def conserved() -> tuple[sp.Expr, sp.Expr]:
-    """The invariants v^2 - |K|^2 and K K^T - Q Q^T, proved under the sums over i and j."""
+    """The invariants v^2 - |K|^2 and K K^T - Q Q^T,
+    proved under the sums over i and j.
+    """
     of_v, of_K, of_Q = (x.function for x in heads())
     norm = 2 * v[g] * of_v - 2 * K[g, r, i] * of_K.subs(s, r)
     rows = of_K * K[g, r, i] - of_Q * Q[g, r, j]

@@ -159,7 +159,9 @@ def early_force() -> sp.Expr:
 
 
 def diagonal_force(weight: sp.Expr) -> sp.Expr:
-    """Force at (d, d) on a diagonal W, which stays diagonal; its entries in terms of k."""
+    """Force at (d, d) on a diagonal W, which stays diagonal;
+    its entries in terms of k.
+    """
     return force().subs(W[k, l], weight * sp.KroneckerDelta(k, l)).subs(l, k).subs(k, d)
 
 

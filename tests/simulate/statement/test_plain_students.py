@@ -134,7 +134,9 @@ def test_linear_attention():
 
 
 def test_a_wrong_statement_is_seen_here_and_nowhere_else():
-    """A normaliser left out of induction: its own checks pass, the plain student tells."""
+    """A normaliser left out of induction: its own checks pass,
+    the plain student tells.
+    """
     pair = sort("pair", 5)
     beta, gamma, q = weight("beta")[()], weight("gamma")[()], fixed(pair, 5)
 

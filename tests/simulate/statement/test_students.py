@@ -1,4 +1,6 @@
-"""Students of statements: what they measure, how they are trained, and what is refused."""
+"""Students of statements: what they measure, how they are trained,
+and what is refused.
+"""
 
 import dataclasses
 import json

@@ -151,7 +151,9 @@ def masked_copy():
 
 
 def previous_token():
-    """The last place holds the query, masked attention with a bias to one known place."""
+    """The last place holds the query,
+    masked attention with a bias to one known place.
+    """
     N, L = sizes("N L")
     place, token = sort("place", L, ordered=True), sort("token", N)
     x = sample("x", (place,), token, injective=True)

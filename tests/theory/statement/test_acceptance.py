@@ -137,7 +137,9 @@ def test_recall():
 
 
 def test_unbalanced_facts_fail():
-    """The classes do not close for a teacher that favours a value: the check says so."""
+    """The classes do not close for a teacher that favours a value:
+    the check says so.
+    """
     made = derived("recall")
     numbers = {"S": 4, "R": 3, "D": 2, "T": 5, "n": 2, "epsilon": 0.3}
     data = arrays.every_input(made.statement, numbers, np.random.default_rng(2))

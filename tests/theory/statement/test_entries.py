@@ -65,7 +65,9 @@ def test_what_is_no_polynomial_is_refused():
 
 
 def test_printed_abbreviations_are_factors():
-    """A rate in the first abbreviation that takes all its exponentials, else as it is."""
+    """A rate in the first abbreviation that takes all its exponentials,
+    else as it is.
+    """
     x, g, X = sp.symbols("x g X", positive=True)
     where = {g: 2 / (sp.exp(X) + 2), X: 3 * x}
     assert (

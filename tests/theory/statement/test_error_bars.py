@@ -114,7 +114,9 @@ def test_an_optimiser_does_not_move_what_is_held():
 
 
 def off(batch_size):
-    """How far shift and spread of a time are from those of curves that cross a level."""
+    """How far shift and spread of a time are from those
+    of curves that cross a level.
+    """
     theory, p = stated("noisy")
     q, gaps = p.replace(eta=0.1, batch_size=batch_size, steps=300), []
     made = onset.at_sizes(theory.statement, q)
@@ -188,7 +190,9 @@ def shifts():
 
 
 def test_students_of_retrieval_are_late_by_the_shift():
-    """By a fifth of a unit of time, of which chance is two hundredths; faults are seen."""
+    """By a fifth of a unit of time, of which chance is two hundredths;
+    faults are seen.
+    """
     assert max(map(abs, shifts())) < 4
 
 
@@ -249,7 +253,9 @@ def test_students_tell_faults_of_second_order(fault, monkeypatch):
 
 
 def test_onset_and_emergence_times():
-    """Shift and spread of every time; a delay that does not depend on the batch size."""
+    """Shift and spread of every time;
+    a delay that does not depend on the batch size.
+    """
     theory, p = stated("retrieval")
     p = p.replace(eta=0.5, steps=80)
     found, plain = theory.onset(p, fluctuations=True), theory.onset(p)
@@ -279,7 +285,9 @@ def test_onset_and_emergence_times():
 
 
 def test_comparisons_take_mean_and_spread_of_the_theory():
-    """Students on batches of two are not those of descent; one student alone is judged."""
+    """Students on batches of two are not those of descent;
+    one student alone is judged.
+    """
     theory, p = stated("retrieval")
     runs = trained("retrieval", 500)
     with_errors = compare(
@@ -361,7 +369,9 @@ def test_what_has_no_error_bars_is_refused():
 
 
 def test_a_run_of_too_many_steps_is_refused():
-    """A loss that never falls doubled its run to 1e9, of which a list asked for 80 GiB."""
+    """A loss that never falls doubled its run to 1e9,
+    of which a list asked for 80 GiB.
+    """
     _, p = stated("retrieval")
     with pytest.raises(
         ParameterError, match=r"4e\+08 steps of eta = 0.25.* take a shorter run$"

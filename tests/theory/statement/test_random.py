@@ -121,7 +121,9 @@ class Stranger:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_derived_right_or_refused(seed, monkeypatch):
-    """Loss, gradients of all weights and sizes at further sizes, with other teachers."""
+    """Loss, gradients of all weights and sizes at further sizes,
+    with other teachers.
+    """
     monkeypatch.setattr(
         world, "MOST_BRANCHES", 1500
     )  # what takes long is refused early

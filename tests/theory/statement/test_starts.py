@@ -245,7 +245,9 @@ def test_onset_and_times_of_drawn_starts(kind, monkeypatch):
 
 
 def test_times_over_fields_and_medians_without_draws():
-    """Drawn times take arrays of fields; without draws there are medians and quantiles."""
+    """Drawn times take arrays of fields;
+    without draws there are medians and quantiles.
+    """
     p = model.parameters(STATED)()
     theory = model.theory_of(STATED)
     assert theory.emergence_times(p, seeds=5, sigma=[0.1, 0.2]).t_50.dims == (

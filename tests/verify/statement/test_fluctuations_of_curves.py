@@ -198,7 +198,9 @@ def test_a_single_student_is_one_of_many():
 
 
 def test_command_of_many_seeds():
-    """From 500 seeds on `verify.trajectories` compares bias and spread, with a figure."""
+    """From 500 seeds on `verify.trajectories` compares bias and spread,
+    with a figure.
+    """
     found = find(f"{Path(__file__).parent / 'noisy.py'}")
     report = trajectories.of(found.statement).report(Request(found, seeds="600"))
     assert [c.name.split()[0] for c in report.checks] == ["bias", "variance"]

@@ -1,4 +1,6 @@
-"""The registry's models that follow from statements: their checks pass, and can fail."""
+"""The registry's models that follow from statements: their checks pass,
+and can fail.
+"""
 
 import pytest
 

@@ -169,7 +169,9 @@ emergence_times = of_onset(onset)
 
 
 def curve(p: Parameters, end: float) -> xr.Dataset:
-    """Solution of the flow up to the time ``end``, with steps as a second coordinate."""
+    """Solution of the flow up to the time ``end``,
+    with steps as a second coordinate.
+    """
     solution = dynamics.flow().solve(p, t=end)
     return solution.assign_coords(step=("t", solution.t.values / p.eta))
 

@@ -300,7 +300,9 @@ OF_QUERY = {
 
 @cache
 def outputs(mask: str) -> dict[str, sp.Expr]:
-    """Attention of the second layer to other tokens, and the output along each token."""
+    """Attention of the second layer to other tokens,
+    and the output along each token.
+    """
     return written(
         mask,
         {name: in_full(form, mask) for name, form in weights(mask).items()},

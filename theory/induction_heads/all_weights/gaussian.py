@@ -190,13 +190,17 @@ def after_attention() -> sp.Expr:
 
 
 def drop_time(query: str) -> sp.Expr:
-    """Time until beta diverges (theta to infinity), plus the time of gamma after that."""
+    """Time until beta diverges (theta to infinity),
+    plus the time of gamma after that.
+    """
     return fast_time(query).subs(theta, sp.oo) + after_attention()
 
 
 @cache
 def equations() -> Equations:
-    """Variances of inner products, and emergence times in the regime of fast attention."""
+    """Variances of inner products,
+    and emergence times in the regime of fast attention.
+    """
     made = equation.table(
         ref(f"{dynamics.NEW}: Gaussian data"),
         *GIVEN[:1],

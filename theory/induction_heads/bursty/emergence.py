@@ -48,7 +48,9 @@ def burst_loss() -> Statement:
         return before(k) / rows(k)
 
     def weighed(score: Any) -> Any:
-        """Weight of all right labels, or of all right items: the same token, B times."""
+        """Weight of all right labels, or of all right items:
+        the same token, B times.
+        """
         return total(lambda k: exp(beta * score(k)), right)
 
     labels, items = weighed(label), weighed(item)

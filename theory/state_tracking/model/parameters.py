@@ -195,7 +195,9 @@ class Parameters(Stepped, Optimiser):
 
     @property
     def initial_variance(self) -> float:
-        """Variance of every entry of W_Q, W_K and M at time 0, uniform on (-1, 1): 1/3."""
+        """Variance of every entry of W_Q, W_K and M at time 0, uniform on
+        (-1, 1): 1/3.
+        """
         return 1 / 3
 
     def alpha(self, epoch: Any) -> Any:
@@ -213,7 +215,9 @@ class Parameters(Stepped, Optimiser):
         return self.epochs * len(self.steps_of(0))
 
     def steps_of(self, count: int) -> range:
-        """Steps of the optimiser in one epoch, or the one step where those are counted."""
+        """Steps of the optimiser in one epoch,
+        or the one step where those are counted.
+        """
         each = 1 if self.unit == "step" else self.batches
         return range(count * each, (count + 1) * each)
 

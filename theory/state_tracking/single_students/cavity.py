@@ -136,7 +136,9 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
 
 
 def mixture_variance() -> sp.Expr:
-    """Variance of an entry that is the correct one of its column with probability 1/N."""
+    """Variance of an entry that is the correct one of
+    its column with probability 1/N.
+    """
     square = (V_k + R**2) / N + (V_w + mean_w**2) * (N - 1) / N
     mean = R / N + mean_w * (N - 1) / N
     form = V_k / N + (N - 1) / N * V_w + (N - 1) / N**2 * (R - mean_w) ** 2
@@ -145,7 +147,9 @@ def mixture_variance() -> sp.Expr:
 
 @cache
 def equations() -> Equations:
-    """Logits of a column, their noise, softmax weights, and the rates of the entries."""
+    """Logits of a column, their noise, softmax weights,
+    and the rates of the entries.
+    """
     by_others, by_own = noise()
     normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
     line = (xi, -sp.oo, sp.oo)

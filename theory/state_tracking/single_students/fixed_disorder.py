@@ -120,7 +120,9 @@ def weight_covariance() -> sp.Expr:
 
 
 def within() -> sp.Expr:
-    """Factor 1 - 1/n of the variance that remains about the mean of n independent rows."""
+    """Factor 1 - 1/n of the variance that remains about
+    the mean of n independent rows.
+    """
     size, other = sp.symbols("n_rows other", integer=True, positive=True)
     of_mean = (
         delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2

@@ -148,7 +148,9 @@ def _table(M):
 
 @njit(**HOW)
 def _scales(totals):
-    """Inverse sums of exponentials of groups; NaN if they are of descent that diverges."""
+    """Inverse sums of exponentials of groups;
+    NaN if they are of descent that diverges.
+    """
     scale = np.empty(len(totals))
     for g in range(len(scale)):
         scale[g] = 1 / totals[g] if 1 / MOST < totals[g] < MOST else math.nan

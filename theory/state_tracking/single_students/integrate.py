@@ -193,7 +193,9 @@ class Strides:
 
 
 class Single:
-    """As `Strides`, an epoch at a time, for a system whose steps remember earlier ones."""
+    """As `Strides`, an epoch at a time,
+    for a system whose steps remember earlier ones.
+    """
 
     def __init__(self, system: Any) -> None:
         self.system, self.start = system, system.state

@@ -323,7 +323,9 @@ def of_drawn(p: Parameters, level: str) -> dict[str, Any]:
 
 
 def earlier(p: Parameters) -> float:
-    """Time of A = 1/2 of single students over that of the flow, geometric mean; about."""
+    """Time of A = 1/2 of single students over that of the flow,
+    geometric mean; about.
+    """
     return float(np.exp(-np.exp(features(p) @ EARLY)))
 
 

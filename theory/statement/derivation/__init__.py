@@ -1,1 +1,3 @@
-"""derived, roles, symmetry, closure, printed, check, kept=derivation_store, remedies."""
+"""derived, roles, symmetry, closure, printed, check,
+kept=derivation_store, remedies.
+"""

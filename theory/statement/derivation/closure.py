@@ -33,7 +33,9 @@ from theory.symbols import notation
 
 @dataclass(frozen=True)
 class Name:
-    """Status of an index: distinguished by ``number``, the value of a teacher, or free."""
+    """Status of an index: distinguished by ``number``,
+    the value of a teacher, or free.
+    """
 
     role: Any
     number: int | None = None
@@ -154,7 +156,9 @@ def _drawn(term: Term) -> bool:
 
 
 def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
-    """Probability that two draws address the same entry, per pair of order parameters."""
+    """Probability that two draws address the same entry,
+    per pair of order parameters.
+    """
     probabilities = {}
     for (key, x), (other, y) in itertools.combinations_with_replacement(
         means.symbols.items(), 2

@@ -132,7 +132,9 @@ class Derived:
 
     @functools.cached_property
     def rates(self) -> Forms:
-        """Rate of every class: minus the slope of the loss, shared among its entries."""
+        """Rate of every class: minus the slope of the loss,
+        shared among its entries.
+        """
         if self.shared:
             slopes = {
                 c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes

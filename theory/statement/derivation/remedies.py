@@ -47,7 +47,9 @@ def refused(stated: Statement, error: ParameterError) -> ParameterError:
 
 @functools.cache
 def _working(stated: Statement) -> list[str]:
-    """Changes under which the statement can be derived and something moves, in words."""
+    """Changes under which the statement can be derived
+    and something moves, in words.
+    """
     end, single = time.process_time() + SECONDS, [*_changes(stated)]
     closure = ('closure="mean logits", an approximation', {"closure": "mean logits"})
     closures = [closure] * any(f.kept for f in stated.functions)

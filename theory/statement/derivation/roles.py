@@ -157,7 +157,9 @@ class Roles:
         return classes
 
     def pair(self, one: Weight, two: Weight) -> Classes:
-        """Classes of pairs of entries, as those of a weight with the indices of both."""
+        """Classes of pairs of entries,
+        as those of a weight with the indices of both.
+        """
         both = Weight(f"{one.name}{two.name}", (*one.sorts, *two.sorts))
         for k, place in enumerate(
             ("slot", w, k) for w in (one, two) for k in range(len(w.sorts))

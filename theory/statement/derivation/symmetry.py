@@ -1,4 +1,6 @@
-"""Directions in which the loss does not change, found in numbers and proved in symbols."""
+"""Directions in which the loss does not change,
+found in numbers and proved in symbols.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +221,9 @@ class Quotient:
 
 
 class Points:
-    """Random numbers for sizes, `number` symbols and values of classes, sizes that fit."""
+    """Random numbers for sizes, `number` symbols and values of classes,
+    sizes that fit.
+    """
 
     def __init__(self, made: Any, seed: int = 0) -> None:
         self.made, self.rng = made, np.random.default_rng(seed)

@@ -203,7 +203,9 @@ def lifted(numbers: np.ndarray, values: Sequence[Any]) -> np.ndarray:
 
 
 def class_numbers(of: Classes, data: Data) -> np.ndarray:
-    """Place of every entry's class among those of its weight, -1 for one that is zero."""
+    """Place of every entry's class among those of its weight,
+    -1 for one that is zero.
+    """
     shape = data.shape(of.weight.sorts)
     grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))

@@ -411,7 +411,9 @@ class Decisions:
         return many / f.to.size, many - len(told), taken
 
     def _occupy(self, f: Function) -> None:
-        """Values of all exchangeable places at once: how many places hold each value."""
+        """Values of all exchangeable places at once:
+        how many places hold each value.
+        """
         self.table[f] = True
         role, to, size = (
             *map(self.roles.root, (("argument", f, 0), ("value", f))),
@@ -454,7 +456,9 @@ class Decisions:
         self.known["vague", to] = vague
 
     def _single(self, elements: Iterable[Element]) -> None:
-        """Have each element stand for one place, not for as many as were alike so far."""
+        """Have each element stand for one place,
+        not for as many as were alike so far.
+        """
         for e in [e for e in elements if e.many != 1]:
             self._here(e)
 

@@ -25,7 +25,9 @@ NUMBER = "give the size of its argument as a number"
 
 
 def advice(f: Function) -> str:
-    """What may help where it is random how often a sum meets the values of a function."""
+    """What may help where it is random how often a sum
+    meets the values of a function.
+    """
     if f.injective:
         return NEGLECTS if f.kept else NUMBER
     if f.kept:
@@ -34,7 +36,9 @@ def advice(f: Function) -> str:
 
 
 class Quenched(ParameterError):
-    """Raised if a sum has a random number of equal terms inside a nonlinear function."""
+    """Raised if a sum has a random number of equal
+    terms inside a nonlinear function.
+    """
 
 
 class Vague(Exception):
@@ -110,7 +114,9 @@ class Frame:
             self.script[-1][0] += 1
 
     def counted(self, e: Element | None, function: Any) -> bool:
-        """Whether a function divides elements of this kind into groups of known sizes."""
+        """Whether a function divides elements of this
+        kind into groups of known sizes.
+        """
         if e is None or self.told.get(e, e) not in (None, function):
             return False
         return e not in self.source or self.counted(*self.source[e])
@@ -133,7 +139,9 @@ class Frame:
         return outcome
 
     def summed(self, value: sp.Expr) -> sp.Expr:
-        """What this branch adds: times its weight, over all positions of its elements."""
+        """What this branch adds: times its weight,
+        over all positions of its elements.
+        """
         term = self.weight * value
         for symbol, low, high in reversed(self.positions):
             if not term.has(symbol):

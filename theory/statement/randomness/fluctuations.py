@@ -190,7 +190,9 @@ def moments(made: Any) -> Moments:
     def counts(
         entries: Sequence[Entry], *read: tuple[Entry, ...]
     ) -> Mapping[Any, sp.Expr]:
-        """Numbers of entries at drawn indices by the orbits and classes that are read."""
+        """Numbers of entries at drawn indices by the
+        orbits and classes that are read.
+        """
         drawn = world.World(stated, roles)
 
         def symbol(of: tuple[Entry, ...]) -> sp.Symbol:

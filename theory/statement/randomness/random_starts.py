@@ -97,7 +97,9 @@ def variance(law: Random, size: float, shape: Sequence[int]) -> float:
 
 
 def variances(made: Any, p: Any) -> dict[Weight, float]:
-    """Variance of the entries of every weight that starts at random; raises as `sizes`."""
+    """Variance of the entries of every weight that starts at random;
+    raises as `sizes`.
+    """
     data, law = arrays.Data(p.as_dict()), laws(made)
     return {
         w: variance(law[w], x, data.shape(w.sorts)) for w, x in sizes(made, p).items()
@@ -172,7 +174,9 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
 def means(
     made: Any, members: Mapping[Weight, np.ndarray], weights: Any
 ) -> dict[str, Any]:
-    """Means of all classes, of weights by entry, or of several with the entries behind."""
+    """Means of all classes, of weights by entry,
+    or of several with the entries behind.
+    """
     return {
         c.symbol.name: weights[c.weight][..., members[c.weight] == k].mean(-1)
         for k, c in enumerate(made.classes)

@@ -215,7 +215,9 @@ def gaussian(sigma: Any) -> Random:
 
 
 def uniform(width: Any) -> Random:
-    """Start of a weight: entries independent, uniform between ``-width`` and ``width``."""
+    """Start of a weight: entries independent,
+    uniform between ``-width`` and ``width``.
+    """
     return _random("uniform", width)
 
 
@@ -262,7 +264,9 @@ def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
 
 
 def fixed(sort: Sort, place: Any, *, of: Term | None = None) -> Index:
-    """The element at a known place, counted from 1; no direction of a vector has one."""
+    """The element at a known place, counted from 1;
+    no direction of a vector has one.
+    """
     require(_is_sort(sort), f"fixed {sort!r}: must be of a sort: fixed(sort, place)")
     place_number = node(place).of
     inside = (
