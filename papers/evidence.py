@@ -18,10 +18,11 @@ from papers.claims import Found
 from simulate.store.storage import default_store
 from theory import Model, ParameterError
 from theory.runtime import output
-from verify.checks.check import VERDICTS, Check
+from verify.checks.check import Check
 from verify.checks.digests import sources
 from verify.checks.report import Request, collect
 from verify.checks.report_store import arrays
+from verify.checks.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands

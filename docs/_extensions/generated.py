@@ -26,7 +26,7 @@ from sphinx.util.docutils import SphinxDirective
 from papers import claims, evidence
 from theory.equations.equation import STATUSES
 from theory.models import registry
-from verify.checks.check import VERDICTS
+from verify.checks.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")

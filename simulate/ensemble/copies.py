@@ -25,7 +25,8 @@ from simulate.discover.loss import MANY, Loss, spread, widened
 from simulate.training import arguments, jobs, optimisers, plan
 from simulate.training.learner import Learner, State
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError, Stepped, error_summary, parameter
+from theory.call.parameters import ParameterError, Stepped, parameter
+from theory.call.values import error_summary
 from theory.dynamics.optimisers import Optimiser, Steps
 from theory.statement.words.tree import require
 

@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from theory.call.parameters import ParameterError, error_summary
+from theory.call.parameters import ParameterError
+from theory.call.values import error_summary
 from theory.runtime.sealed import seal, unseal
 
 NUMPY_WORDS = 624  # of the state of its generator

@@ -259,6 +259,6 @@ def _counters(
     """Progress bar fed by a file of counters shared by all processes."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
     longest = max(sizes, default=0)  # of the jobs, their mean progress is shown
-    count = lambda: round(longest * int(counters.sum()) / max(1, sum(sizes)))  # noqa: E731
+    count = lambda: round(longest * int(counters.sum()) / max(1, sum(sizes)))
     with bar(what, longest, unit, show=show, count=count):
         yield path

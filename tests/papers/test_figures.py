@@ -294,7 +294,7 @@ def test_a_referee_keeps_the_figure(name, monkeypatch):
     quicker theory; `fidelity` takes long.
     """
     read = functools.cache(ensemble.shipped)
-    few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))  # noqa: E731
+    few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))
     monkeypatch.setattr(ensemble, "shipped", lambda setting: few(*read(setting)))
     monkeypatch.setattr(
         figures, "best", lambda p, runs: st.predict(p, runs, level="dressed")
@@ -323,8 +323,8 @@ def test_captions_say_by_how_much_theory_is_off(setting):
         for name in ("A", "rollout_accuracy")
     }
     rolled = half["rollout_accuracy"].mean()
-    once = lambda curve: first_crossing(curve.expand_dims("seed"), 0.5).values.item()  # noqa: E731
-    above = lambda value, digits: np.ceil(value * 10**digits) / 10**digits  # noqa: E731
+    once = lambda curve: first_crossing(curve.expand_dims("seed"), 0.5).values.item()
+    above = lambda value, digits: np.ceil(value * 10**digits) / 10**digits
     mean = {
         name: flow[name].interp(alpha=runs.alpha) - runs[name].mean("seed")
         for name in ("A", "loss")

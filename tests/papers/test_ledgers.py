@@ -20,7 +20,8 @@ from papers import claims, evidence, source
 from simulate import systems
 from theory.equations.equation import numbers
 from theory.models.registry import MODELS
-from verify.checks.check import VERDICTS, Band, near, sampled
+from verify.checks.check import Band, near, sampled
+from verify.checks.verdict import VERDICTS
 
 KINDS = {
     "equation",

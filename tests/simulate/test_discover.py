@@ -256,7 +256,7 @@ def test_second_derivatives_that_torch_does_not_have():
 )
 def test_unusual_tables(read):
     """One difference, as of a plain table."""
-    loss = lambda w, x: nn.functional.cross_entropy(read(w["W"], x), x)  # noqa: E731
+    loss = lambda w, x: nn.functional.cross_entropy(read(w["W"], x), x)
     found = discover(loss, torch.arange(5), {"W": torch.zeros(5, 5)})
     assert found.order_parameters == ["W[i, i] - W[i, j], j != i"]
 
@@ -268,7 +268,7 @@ def test_inputs_that_are_a_sample():
     x = torch.randn(
         3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    loss = lambda w, x: (x @ w["W"].T - x).square().mean()  # noqa: E731
+    loss = lambda w, x: (x @ w["W"].T - x).square().mean()
     found = discover(loss, x, {"W": torch.zeros(2, 2)})
     assert len(found.order_parameters) == 2
     assert "for this sample (3 listed; all inputs may need fewer)" in str(found)
@@ -303,7 +303,7 @@ def test_flow_is_that_of_the_module():
     (law,) = flow.conserved()
     x1, x2 = flow.state
     assert (law.rhs / law.rhs.coeff(x1**2) - (x1**2 - x2**2)).simplify() == 0
-    rate = lambda a, b: np.array([-(a * b - 1) * b, -(a * b - 1) * a]) / 2  # noqa: E731
+    rate = lambda a, b: np.array([-(a * b - 1) * b, -(a * b - 1) * a]) / 2
     np.testing.assert_allclose(
         flow.jacobian(),
         np.column_stack(

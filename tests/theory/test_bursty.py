@@ -46,7 +46,7 @@ def test_time(sizes):
     """Within 2% of the flow typed above."""
     N, B = sizes
     p = bursty.Parameters(N=N, B=B)
-    half = lambda t, y: y[0] - 0.5  # noqa: E731
+    half = lambda t, y: y[0] - 0.5
     half.terminal = True
     run = solve_ivp(
         rates(N, B),

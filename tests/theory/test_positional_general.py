@@ -203,7 +203,7 @@ def test_each_cluster_has_its_own_variance_and_mean():
         mixture(system, labels, np.concatenate([first, second], 2)),
         gamma=np.concatenate([narrow, wide], 2),
     )
-    pick = lambda a, b: np.stack([a[:, 0], b[:, 1]], 1)  # noqa: E731
+    pick = lambda a, b: np.stack([a[:, 0], b[:, 1]], 1)
     alone = replace(system, gamma=pick(narrow, wide), pi=pick(first, second))
     x, y = (
         g.starting_order(q, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)

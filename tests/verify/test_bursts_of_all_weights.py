@@ -48,7 +48,7 @@ def test_loss_and_gradient_are_the_networks(monkeypatch):
     """To rounding, both masks; with one right pair too many they are not."""
     assert not failed(bursty.running_sums())
     right = bursty.loss_and_gradient
-    fewer = lambda theta, size, B, mask: right(theta, size, max(1, B - 1), mask)  # noqa: E731
+    fewer = lambda theta, size, B, mask: right(theta, size, max(1, B - 1), mask)
     monkeypatch.setattr(bursty, "loss_and_gradient", fewer)
     assert not any(c.within for c in bursty.running_sums())
 

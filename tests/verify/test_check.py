@@ -7,6 +7,7 @@ import sympy as sp
 
 from theory.equations.equation import table
 from verify.checks import check, check_table
+from verify.checks import verdict as verdict_module
 from verify.checks.check import (
     Band,
     Check,
@@ -109,7 +110,7 @@ VERDICTS = {
     "exact": [
         identity("x", "e", 1.0, 1.0 + 1e-10, 1e-9, "why"),
         vanishing("x", "e", [0.0, -1e-12], 1e-9, "why"),
-        identity("x", "e", 1.0, 1.0 + 0.9e-6, check.IDENTITY, "why"),
+        identity("x", "e", 1.0, 1.0 + 0.9e-6, verdict_module.IDENTITY, "why"),
     ],
     "agrees": [
         identity("x", "e", 1.0, 1.01, 0.05, "why"),
@@ -158,7 +159,7 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize("verdict", check.VERDICTS)
+@pytest.mark.parametrize("verdict", verdict_module.VERDICTS)
 def test_every_verdict(verdict):
     assert [c.verdict for c in VERDICTS[verdict]] == [verdict] * len(VERDICTS[verdict])
     assert all(c.within == (verdict != "FAIL") for c in VERDICTS[verdict])

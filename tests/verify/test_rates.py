@@ -99,7 +99,7 @@ def test_a_constant_error_fails(count, order):
         found = rates(off, power(order), STEPS[:count], order)
         assert found.verdict in ("FAIL", "undecided")
     assert right.offset < 0.3 * right.differences[-1]
-    lower = lambda h: power(2)(h) + 0.03 * h  # noqa: E731
+    lower = lambda h: power(2)(h) + 0.03 * h
     assert rates(1.0, lower, STEPS[:count], 2).verdict == "FAIL"
 
 

@@ -7,6 +7,7 @@ import pytest
 from test_check import OFF, VERDICTS, scattered
 
 from verify.checks import check, check_table
+from verify.checks import verdict as verdict_module
 from verify.checks.check import estimated, identity, near, sampled
 from verify.checks.report import Report, merged
 
@@ -59,7 +60,7 @@ def test_report_exit_code_and_json():
 def test_summary_counts_every_verdict():
     every = [c for found in VERDICTS.values() for c in found]
     assert check_table.summary(every) == ", ".join(
-        f"{len(VERDICTS[v])} {v}" for v in check.VERDICTS
+        f"{len(VERDICTS[v])} {v}" for v in verdict_module.VERDICTS
     )
     assert check_table.summary(VERDICTS["agrees"]) == "7 agrees, 0 FAIL"
     assert check.failed(every) and not check.failed(

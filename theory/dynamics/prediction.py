@@ -303,7 +303,7 @@ def descent(
     how, last = optimiser(runs), int(np.max(steps[-1]))
     trained = {} if runs is None or how is None else _parameters(runs, "runs", p)
     length = trained.get("steps", last)  # a schedule knows the length of the run
-    follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)  # noqa: E731
+    follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)
     return finite(p, follow).assign_coords(t=times, step=("t", steps))
 
 

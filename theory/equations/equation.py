@@ -12,8 +12,9 @@ from typing import Any, Self
 import sympy as sp
 
 from theory.call import arguments, sweep
-from theory.call.parameters import ParameterError, error_summary, nearest, shown
+from theory.call.parameters import ParameterError, nearest, shown
 from theory.call.sweep import by_dimension
+from theory.call.values import error_summary
 from theory.equations import printing
 from theory.equations.renaming import Renaming
 from theory.numbers import balls, lowered, numeric

@@ -154,7 +154,7 @@ class Path:
         """First time at which beta (0) or gamma
         (1) reaches a level inside the layer.
         """
-        missing = lambda tau: self.layer(tau)[k, 0] - level  # noqa: E731
+        missing = lambda tau: self.layer(tau)[k, 0] - level
         return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 
     def of_gamma(self, level: float = HALF) -> float:

@@ -99,7 +99,7 @@ def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped
     unsettled = 0
     for i in range(z.shape[1]):
         x, y = z[0, i], z[1, i]
-        f, g_1, g_2, a, b, c = at(
+        f, g_1, g_2, a, b, c = at(  # noqa: F821
             x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale
         )
         shrink, steps = 1.0, 0  # a rejected step is reduced to a quarter

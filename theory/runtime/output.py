@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from theory.call.parameters import ParameterError, error_summary, shown
+from theory.call.parameters import ParameterError, shown
+from theory.call.values import error_summary
 
 WIDTH = 100  # characters per line without a terminal
 NARROWEST = 10  # smallest width of a text column, in characters

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.call.parameters import ParameterError, error_summary
+from theory.call.parameters import ParameterError
+from theory.call.values import error_summary
 from theory.equations import titles
 from theory.runtime import output
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from theory.runtime import output
-from verify.checks.check import SEEN, VERDICTS, Z_REASON, Check
-from verify.checks.verdict import Z_MAX
+from verify.checks.check import SEEN, Z_REASON, Check
+from verify.checks.verdict import VERDICTS, Z_MAX
 
 NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
 WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")

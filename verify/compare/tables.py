@@ -24,11 +24,11 @@ from theory.call.parameters import (
     Allowed,
     ParameterError,
     Stepped,
-    error_summary,
     nearest,
     number,
     shown,
 )
+from theory.call.values import error_summary
 from theory.models import registry
 from theory.runtime import cli, memory, output
 from theory.symbols import notation

@@ -15,8 +15,9 @@ from theory.statement.evaluation.arrays import Data, counted
 from theory.statement.randomness import random_starts as random
 from theory.statement.words.stated import Statement
 from verify.checks import ensemble_source
-from verify.checks.check import IDENTITY, Band, Check, identity
+from verify.checks.check import Band, Check, identity
 from verify.checks.report import Report, Request
+from verify.checks.verdict import IDENTITY
 from verify.statement import fluctuations, starts
 from verify.trajectories import compare, overlay
 

@@ -195,7 +195,7 @@ class Student:
                 if self.p.student == "tokens"
                 else partial(embedded, D=self.D)
             )
-            loss = lambda weights: (y - attention(whole(weights), X)).square().mean()  # noqa: E731
+            loss = lambda weights: (y - attention(whole(weights), X)).square().mean()
         _, moved = rates(lambda weights: loss(weights) / 2, self.weights)
         self.weights = {n: w + self.p.eta * moved[n] for n, w in self.weights.items()}
 

@@ -102,8 +102,8 @@ def regression(kind: str = "W") -> Statement:
     x = gauss("x", pair, dim, var=lam)
     q = gauss("q", dim, var=lam)
     w = gauss("w", dim)
-    label = lambda n: total(lambda k: w[k] * x[n, k], dim)  # noqa: E731
-    score = lambda n: total(lambda i, j: x[n, i] * W(i, j) * q[j], dim, dim)  # noqa: E731
+    label = lambda n: total(lambda k: w[k] * x[n, k], dim)
+    score = lambda n: total(lambda i, j: x[n, i] * W(i, j) * q[j], dim, dim)
     gap = (
         total(lambda i: w[i] * q[i], dim)
         - total(lambda n: label(n) * score(n), pair) / N

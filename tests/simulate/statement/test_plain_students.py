@@ -141,7 +141,7 @@ def test_a_wrong_statement_is_seen_here_and_nowhere_else():
     beta, gamma, q = weight("beta")[()], weight("gamma")[()], fixed(pair, 5)
 
     def loss(norm):
-        score = lambda i: exp(beta * eq(i, q))  # noqa: E731
+        score = lambda i: exp(beta * eq(i, q))
         own = total(lambda i: score(i) * eq(i, q), pair)
         whole = total(score, pair) if norm else 5
         return (1 - gamma * own / whole) ** 2

@@ -36,7 +36,7 @@ def retrieval(heads=1, kinds=1, start=None, **values):
             V = weight(f"V_{k}_{h}", value, value, start=start)
 
             def read(v, K=K, V=V, x=x):
-                score = lambda p: exp(K[x(asked), x(p)])  # noqa: E731
+                score = lambda p: exp(K[x(asked), x(p)])
                 return total(lambda p: score(p) * V[y(p), v], place) / total(
                     score, place
                 )

@@ -64,7 +64,7 @@ def two_hop():
     person, city, land = sort("person", n), sort("city", m), sort("land", A)
     lives, lies = teacher("lives", (person,), city), teacher("lies", (city,), land)
     Q, V, i = weight("Q", person, city), weight("V", city, land), draw(person)
-    logit = lambda a: softmax(lambda c: Q[i, c], lambda c: V[c, a], city)  # noqa: E731
+    logit = lambda a: softmax(lambda c: Q[i, c], lambda c: V[c, a], city)
     hop = cross_entropy(lambda c: Q[i, c], over=city, target=lives(i))
     return statement(cross_entropy(logit, over=land, target=lies(lives(i))) + hop)
 
@@ -75,7 +75,7 @@ def kernel():
     item, label = sort("item", S), sort("label", D)
     f = teacher("f", (item,), label)
     K, V, x = weight("K", item, item), weight("V", item, label), draw(item)
-    logit = lambda d: softmax(lambda j: K[x, j], lambda j: V[j, d], item)  # noqa: E731
+    logit = lambda d: softmax(lambda j: K[x, j], lambda j: V[j, d], item)
     own = cross_entropy(lambda d: V[x, d], over=label, target=f(x))
     return statement(cross_entropy(logit, over=label, target=f(x)) + own)
 
@@ -86,7 +86,7 @@ def orthogonal():
     item, colour, shape = sort("item", S), sort("colour", D), sort("shape", E)
     f, g = teacher("f", (item,), colour), teacher("g", (item,), shape)
     W, x = weight("W", item, item), draw(item)
-    same = lambda t: total(lambda j: exp(W[x, j]) * eq(t(x), t(j)), item)  # noqa: E731
+    same = lambda t: total(lambda j: exp(W[x, j]) * eq(t(x), t(j)), item)
     return statement(
         2 * log(total(lambda j: exp(W[x, j]), item)) - log(same(f)) - log(same(g))
     )
@@ -99,7 +99,7 @@ def square_head():
     x = sample("x", (place,), key, injective=True)
     y = sample("y", (place,), value, injective=True)
     K, V, p0 = weight("K", key, key), weight("V", value, value), draw(place)
-    out = lambda d: softmax(lambda p: K[x(p0), x(p)], lambda p: V[y(p), d], place)  # noqa: E731
+    out = lambda d: softmax(lambda p: K[x(p0), x(p)], lambda p: V[y(p), d], place)
     return statement(total(lambda d: (eq(y(p0), d) - out(d)) ** 2, value))
 
 
@@ -115,7 +115,7 @@ def heads():
     )
 
     def logit(d):
-        one = lambda h: softmax(  # noqa: E731
+        one = lambda h: softmax(
             lambda p: K[h, x(p0), x(p)], lambda p: V[h, x(p), d], place
         )
         return total(one, head)
@@ -130,9 +130,7 @@ def in_context_facts():
     x = sample("x", (place,), key, injective=True)
     g = teacher("g", (key,), value, injective=True)
     K, V, p0 = weight("K", key, key), weight("V", value, value), draw(place)
-    logit = lambda d: softmax(  # noqa: E731
-        lambda p: K[x(p0), x(p)], lambda p: V[g(x(p)), d], place
-    )
+    logit = lambda d: softmax(lambda p: K[x(p0), x(p)], lambda p: V[g(x(p)), d], place)
     return statement(cross_entropy(logit, over=value, target=g(x(p0))))
 
 
@@ -159,8 +157,8 @@ def previous_token():
     x = sample("x", (place,), token, injective=True)
     b, V = weight("b"), weight("V", token, token)
     last, first = fixed(place, L), fixed(place, 1)
-    score = lambda j: exp(b[()] * eq(j, first))  # noqa: E731
-    logit = lambda d: (  # noqa: E731
+    score = lambda j: exp(b[()] * eq(j, first))
+    logit = lambda d: (
         total(lambda j: score(j) * V[x(j), d], place, below=last)
         / total(score, place, below=last)
     )
@@ -196,7 +194,7 @@ def pairs():
     W, c = weight("W", token, token), weight("c")
     a = draw(token)
     b, d = draw(token, distinct=a), draw(token)
-    square = lambda i, j: (W[i, j] + c[()] - eq(i, j)) ** 2  # noqa: E731
+    square = lambda i, j: (W[i, j] + c[()] - eq(i, j)) ** 2
     return statement(square(a, b) + square(a, d) / 2)
 
 
@@ -222,7 +220,7 @@ def label_mean():
         weight("V", token, label),
         draw(place),
     )
-    out = lambda c: total(lambda p: K[z(p0), z(p)] * V[z(p), c], place) / P  # noqa: E731
+    out = lambda c: total(lambda p: K[z(p0), z(p)] * V[z(p), c], place) / P
     return statement(total(lambda c: (eq(g(z(p0)), c) - out(c)) ** 2, label))
 
 
@@ -232,7 +230,7 @@ def few_tokens():
     place, token = sort("place", 4), sort("token", N)
     x = sample("x", (place,), token)
     K, V, p0 = weight("K", token, token), weight("V", token, token), draw(place)
-    logit = lambda d: softmax(lambda p: K[x(p0), x(p)], lambda p: V[x(p), d], place)  # noqa: E731
+    logit = lambda d: softmax(lambda p: K[x(p0), x(p)], lambda p: V[x(p), d], place)
     return statement(cross_entropy(logit, over=token, target=x(p0)))
 
 
@@ -245,7 +243,7 @@ def hidden():
         weight("V", item, unit, start=1),
         draw(item),
     )
-    out = lambda y: total(lambda h: V[y, h] * U[h, x], unit)  # noqa: E731
+    out = lambda y: total(lambda h: V[y, h] * U[h, x], unit)
     return statement(Rational(1, 2) * total(lambda y: (eq(x, y) - out(y)) ** 2, item))
 
 
@@ -257,7 +255,7 @@ def choices():
     r = draw(relation)
     d = draw(choice, of=r)
     V, u = weight("V", relation, relation, choice), weight("u", relation, choice)
-    logit = lambda q, c: V[r, q, c] + u[q, c]  # noqa: E731
+    logit = lambda q, c: V[r, q, c] + u[q, c]
     return statement(cross_entropy(logit, over=(relation, choice), target=(r, d)))
 
 
@@ -267,7 +265,7 @@ def ridge():
     dim = sort("dim", D, vector=True)
     x, e = gauss("x", dim), gauss("e", dim, var=2)
     W, b = weight("W", dim, dim, start=1), weight("b", dim)
-    out = lambda i: total(lambda j: W[i, j] * x[j], dim) + b[i]  # noqa: E731
+    out = lambda i: total(lambda j: W[i, j] * x[j], dim) + b[i]
     return statement(total(lambda i: (x[i] + e[i] - out(i)) ** 2, dim))
 
 
@@ -277,7 +275,7 @@ def two_steps():
     token = sort("token", N)
     after = teacher("after", (token,), token)
     A, B, z = weight("A", token, token), weight("B", token, token), draw(token)
-    logit = lambda y: softmax(lambda u: A[z, u], lambda u: B[u, y], token)  # noqa: E731
+    logit = lambda y: softmax(lambda u: A[z, u], lambda u: B[u, y], token)
     first = cross_entropy(lambda u: A[z, u], over=token, target=after(z))
     return statement(first + cross_entropy(logit, over=token, target=after(after(z))))
 
@@ -306,9 +304,9 @@ def clusters():
         draw(task),
     )
     W, V = weight("W", group, dim, dim, start=1), weight("V", task, group, start=1)
-    one = lambda h, i: total(lambda j: W[h, i, j] * x[j], dim)  # noqa: E731
-    out = lambda i: total(lambda h: V[t, h] * one(h, i), group)  # noqa: E731
-    own = lambda i: one(g(t), i) * V[t, g(t)]  # noqa: E731
+    one = lambda h, i: total(lambda j: W[h, i, j] * x[j], dim)
+    out = lambda i: total(lambda h: V[t, h] * one(h, i), group)
+    own = lambda i: one(g(t), i) * V[t, g(t)]
     return statement(total(lambda i: (x[i] + e[i] - out(i) - own(i)) ** 2, dim))
 
 
@@ -322,9 +320,9 @@ def masked_mean():
         weight("U", dim, dim, start=1),
         weight("c"),
     )
-    before = lambda a: total(lambda p: read(a, p), place, below=i)  # noqa: E731
-    read = lambda a, p: total(lambda b: U[a, b] * x[p, b], dim)  # noqa: E731
-    target = lambda a: x[i, a] + total(lambda p: x[p, a], place, below=i)  # noqa: E731
+    before = lambda a: total(lambda p: read(a, p), place, below=i)
+    read = lambda a, p: total(lambda b: U[a, b] * x[p, b], dim)
+    target = lambda a: x[i, a] + total(lambda p: x[p, a], place, below=i)
     return statement(total(lambda a: (target(a) - c[()] * before(a)) ** 2, dim))
 
 

@@ -73,7 +73,7 @@ def retrieval(places=None, injective=True):
     asked = draw(place)
 
     def attended(of):
-        scores = lambda p: exp(K[x(asked), x(p)])  # noqa: E731
+        scores = lambda p: exp(K[x(asked), x(p)])
         return total(lambda p: scores(p) * of(p), place) / total(scores, place)
 
     loss = cross_entropy(
@@ -91,7 +91,7 @@ def regression(white=False):
     x, q, t = gauss("x", place, dim, var=lam), gauss("q", dim, var=lam), gauss("t", dim)
     v, U = weight("v", start=a), weight("U", dim, dim, start=a)
     b, c = weight("b", dim), weight("c", dim)
-    label = lambda p: total(lambda k: t[k] * x[p, k], dim)  # noqa: E731
+    label = lambda p: total(lambda k: t[k] * x[p, k], dim)
 
     def score(p):
         matched = total(lambda i, j: x[p, i] * U[i, j] * q[j], dim, dim)
@@ -117,8 +117,8 @@ def induction(query="last", size=None, inclusive=False):
     pair = sort("pair", N, ordered=True)
     alpha, beta, gamma = (weight(name)[()] for name in ("alpha", "beta", "gamma"))
     q = draw(pair) if query is None else fixed(pair, N if query == "last" else query)
-    before = lambda i: total(lambda j: 1, pair, below=i)  # noqa: E731
-    earlier = lambda i, x: total(lambda j: eq(j, q) * x, pair, below=i)  # noqa: E731
+    before = lambda i: total(lambda j: 1, pair, below=i)
+    earlier = lambda i, x: total(lambda j: eq(j, q) * x, pair, below=i)
 
     def label(i):
         rows = exp(alpha) + 2 * before(i) + int(inclusive)

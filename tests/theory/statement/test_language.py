@@ -219,7 +219,7 @@ def test_what_cannot_be_derived_is_named():
     f, g = teacher("f", (item,), label), teacher("g", (item,), place)
     W, v, i = weight("W", item, label), weight("v", dim), draw(item)
     x = gauss("x", dim)
-    count = lambda of: total(lambda j: eq(of(i), of(j)) * 1, item)  # noqa: E731
+    count = lambda of: total(lambda j: eq(of(i), of(j)) * 1, item)
     refused = {
         "eq of numbers: whether n - 3 = 0": (
             eq(total(lambda j: 1, item), 3) * W[i, f(i)]

@@ -29,7 +29,7 @@ def test_numbers_in_exponents():
         weight("W", token, token),
         draw(token),
     )
-    logit = lambda y: W[z, y] + 2 * eq(y, follows(z))  # noqa: E731
+    logit = lambda y: W[z, y] + 2 * eq(y, follows(z))
     made = derive(statement(cross_entropy(logit, over=token, target=follows(z))))
     (x,) = made.flow.state
     assert sp.simplify(made.flow.rhs[x] - 1 / (N - 1 + sp.exp(x + 2))) == 0

@@ -305,7 +305,7 @@ def test_classes_without_entries_are_refused(start):
     key, value = sort("key", N), sort("value", M)
     f, k = teacher("f", (key,), value, injective=True), draw(key)
     U, V = weight("U", key, key, start=start), weight("V", key, value, start=start)
-    logit = lambda v: total(lambda j: U[k, j] * V[j, v], key)  # noqa: E731
+    logit = lambda v: total(lambda j: U[k, j] * V[j, v], key)
     loss = cross_entropy(logit, over=value, target=f(k))
     theory = model.theory_of(statement(loss, name="map", values=dict(N=4, M=6)))
     p, seeds = theory.Parameters(), None if start == 1 else 2

@@ -53,7 +53,7 @@ def test_an_invariant_that_moves_fails(pace, wrong):
     at = SimpleNamespace(weights={"Q": x, "K": y}, known={"Q": x, "K": y})
     at.rates = {"Q": y * pace, "K": x}
     sides = Sides({"kept": law}, 1e-12, "rounding")
-    measured = lambda w: w["Q"] ** 2 - w["K"] ** 2  # noqa: E731
+    measured = lambda w: w["Q"] ** 2 - w["K"] ** 2
     row = invariant(sides, [at], "kept", measured, (1e-12, "rounding"))
     assert failed([row]) == wrong
     assert not failed(sides.checks())

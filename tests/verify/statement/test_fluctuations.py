@@ -28,7 +28,8 @@ from theory.statement import (
     weight,
 )
 from theory.statement.derivation import check
-from theory.statement.randomness import random_starts, recursion
+from theory.statement.randomness import random_starts as law_of_starts
+from theory.statement.randomness import recursion
 from verify.statement import fluctuations as rows
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory/statement"))
@@ -50,7 +51,7 @@ FAULTS = {
 }
 
 
-noisy = lambda: find(f"{Path(__file__).parent / 'noisy.py'}").statement  # noqa: E731
+noisy = lambda: find(f"{Path(__file__).parent / 'noisy.py'}").statement
 
 
 def draws(**law):
@@ -116,12 +117,12 @@ def all_weights(made, data, from_means=False):
         losses = student.each({w: v.reshape(m.shape) for (w, m), v in split}, taken)
         return losses * torch.ones_like(chances)
 
-    mean = lambda x: (each(x) * chances).sum()  # noqa: E731
-    curved = lambda x, c: (((h := torch.func.hessian(mean)(x)) * c).sum(), h)  # noqa: E731
+    mean = lambda x: (each(x) * chances).sum()
+    curved = lambda x, c: (((h := torch.func.hessian(mean)(x)) * c).sum(), h)
     begun = [torch.full((m.size,), data.scalar(w.mean)) for w, m in members.items()]
     x, one = torch.cat(begun).double(), torch.eye(size, dtype=torch.float64)
     bias, moments = torch.zeros_like(x), torch.zeros_like(one)
-    if random_starts.laws(made):
+    if law_of_starts.laws(made):
         of = [
             data.scalar(w.start.size) ** 2
             * VARIANCE[w.start.kind](len(m))

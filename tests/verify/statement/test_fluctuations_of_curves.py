@@ -45,7 +45,7 @@ def vectors():
     """Linear regression on Gaussian data."""
     dim = sort("dim", sizes("D"), vector=True)
     x, W = gauss("x", dim), weight("W", dim, dim)
-    error = lambda i: x[i] - total(lambda j: W[i, j] * x[j], dim)  # noqa: E731
+    error = lambda i: x[i] - total(lambda j: W[i, j] * x[j], dim)
     loss = total(lambda i: error(i) ** 2, dim) / 2
     return statement(loss, name="linear", values=dict(D=3, batch_size=2))
 

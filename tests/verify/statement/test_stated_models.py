@@ -54,7 +54,7 @@ def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monke
     band = Band(-0.02, 0.02, "next order")
 
     def checked(share):
-        time = lambda p: share * theory.emergence_time(p)  # noqa: E731
+        time = lambda p: share * theory.emergence_time(p)
         monkeypatch.setattr(module, "LONGER", 1.2 / share)  # of the same students
         return module.emergence(
             theory.stated, settings, variable, time, name, band, seeds=seeds

@@ -31,6 +31,7 @@ from theory.onset import tabulated
 __all__ = [
     "PARTS",
     "Parameters",
+    "Part",
     "applies",
     "closed_form",
     "emergence_times",

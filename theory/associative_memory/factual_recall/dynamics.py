@@ -265,12 +265,12 @@ def losses() -> dict[str, Equation]:
     }
     # Relative to the weight of an answer that is wrong in relation and subject.
     form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
-    partition = lambda: written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))  # noqa: E731
+    partition = lambda: written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))
     small = sp.Symbol(
         "small", positive=True
     )  # e^-X: zero where the relation is certain
     known = sp.cancel(RELATION.odds.subs(sp.exp(X), 1 / small)).subs(small, 0)
-    begun = lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))  # noqa: E731
+    begun = lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))
     reduced = {
         "recall_partition": (Z, partition),
         **parts,

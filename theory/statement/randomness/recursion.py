@@ -49,7 +49,7 @@ class Recursion:
     def __init__(self, found: Moments, made: Any, numbers: Mapping[str, Any]) -> None:
         known = {s: sp.nsimplify(numbers[s.name]) for s in made.statement.symbols}
         sizes = {s: n for s, n in known.items() if s.is_integer}
-        write = lambda x: wick.at_size(x, sizes).xreplace(known)  # noqa: E731
+        write = lambda x: wick.at_size(x, sizes).xreplace(known)
         count = np.vectorize(lambda x: float(write(sp.S.Zero + x)), otypes=[float])
         tables = [
             made.rates.values(),
