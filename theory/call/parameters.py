@@ -342,6 +342,12 @@ class BaseParameters(metaclass=Named):
             if isinstance(v, int | float) and not isinstance(v, bool)
         }
 
+    def formulas(self) -> dict[str, Any]:
+        """Expressions of derived quantities in symbols of fields and other quantities;
+        in these, sizes are taken as continuous. None by default.
+        """
+        return {}
+
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
         """Fields by name, a model's own first; with ``training_only``, only those that
         identify a training run.

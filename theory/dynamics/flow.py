@@ -16,7 +16,7 @@ import sympy as sp
 from theory.call import sweep
 from theory.call.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.call.scope import Scope
-from theory.dynamics import certified, solution, trajectory
+from theory.dynamics import certified, sensitivities, solution, trajectory
 from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised
 from theory.dynamics.optimisers import Entries
 from theory.equations import printing
@@ -109,6 +109,7 @@ class Flow:
     certify = certified.certify
     descend = solution.descend
     observed = solution.observed
+    sensitivities = sensitivities.sensitivities
 
     @functools.cached_property
     def driven(self) -> bool:
@@ -258,6 +259,11 @@ class Flow:
         """Raise an error for Parameters of students that the flow does not describe."""
         if self.scope is not None and isinstance(parameters, BaseParameters):
             self.scope.require(parameters)
+
+    @functools.cached_property
+    def _variations(self) -> dict[Any, Any]:
+        """Compiled derivatives in parameters, by further symbols."""
+        return {}
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:

@@ -14,6 +14,7 @@ from theory import Optimiser, ParameterError, Preset, Stepped, parameter
 from theory.runtime import memory
 from theory.state_tracking import attention
 from theory.state_tracking.model import definitions, groups
+from theory.state_tracking.model.symbols import L
 
 
 def frequencies_memory(p: Parameters) -> float:
@@ -258,6 +259,16 @@ class Parameters(Stepped, Optimiser):
             "c_omega": constant,
             "tau": tau,
         }
+
+    def formulas(self) -> dict[str, Any]:
+        """Attention at time 0, the mean teacher overlap and c_omega by sizes."""
+        overlap = definitions.overlap_equations()[f"tau_bar_{self.teachers}"].rhs
+        found = {"tau": overlap}
+        if self.A_0 is None:
+            found["A_0"] = 1 / L
+        if self.L > 1:
+            found["c_omega"] = attention.equations()["c_omega"].rhs
+        return found
 
 
 @functools.lru_cache(maxsize=4096)
