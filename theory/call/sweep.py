@@ -36,7 +36,7 @@ class Grid:
 
     def __init__(self, p: Any, fields: Mapping[str, Any]) -> None:
         if isinstance(p, BaseParameters):
-            p._known(fields)
+            p._known(fields, *p.CONSTANTS)
         self.names = ", ".join(fields)
         of_axes = dict(_labelled(fields))
         self.axes = Axes(of_axes) if of_axes else None
@@ -220,7 +220,9 @@ def over_fields(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(p: Any, *given: Any, **more: Any) -> Any:
-        fields = p._fields() if isinstance(p, BaseParameters) else []
+        fields = (
+            [*p._fields(), *p.CONSTANTS] if isinstance(p, BaseParameters) else []
+        )
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
         passed_on = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):

@@ -257,8 +257,23 @@ class Flow:
 
     def _ask(self, parameters: Any) -> None:
         """Raise an error for Parameters of students that the flow does not describe."""
-        if self.scope is not None and isinstance(parameters, BaseParameters):
+        if not isinstance(parameters, BaseParameters):
+            return
+        if self.scope is not None:
             self.scope.require(parameters)
+        for name in parameters.constants:
+            if name not in self._symbols:
+                raise ParameterError(
+                    f"{name} = {parameters.constants[name]:g}: is not in {self.name},"
+                    f" which has {', '.join(sorted(self._symbols))}"
+                )
+
+    @functools.cached_property
+    def _symbols(self) -> set[str]:
+        """Names of the parameters of rates, initial values and observables."""
+        seen = map(self._spell, self.observables.values())
+        free = set(self._compiled[0]).union(*(e.free_symbols for e in seen))
+        return {s.name for s in free - {*self.state, self.time}}
 
     @functools.cached_property
     def _variations(self) -> dict[Any, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from theory import Optimiser, ParameterError, Preset, Stepped, parameter
+from theory.call.constants import Constant
 from theory.runtime import memory
 from theory.state_tracking import attention
 from theory.state_tracking.model import definitions, groups
@@ -38,6 +39,10 @@ class Parameters(Stepped, Optimiser):
     """
 
     INPUTS = {"c_omega": ("sigma2", "omega")}
+    CONSTANTS = {
+        "c_omega": Constant("attention constant (14)", low=0),
+        "tau": Constant("mean overlap of distinct teachers", low=0, high=1),
+    }
     PRESETS = {
         "table_1": Preset("Main setting of the paper (Table 1)."),
         "table_2": Preset(
