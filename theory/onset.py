@@ -20,6 +20,7 @@ from theory.call.arguments import misfit
 from theory.call.parameters import BaseParameters, ParameterError, Stepped, stated
 from theory.call.scope import FEWEST
 from theory.call.values import most_extreme
+from theory.dynamics.sensitivities import elasticities
 from theory.equations import printing
 from theory.equations.equation import Equation
 from theory.models import registry
@@ -57,6 +58,9 @@ class Onset:
         returns.
     crossings : dict
         Flow, parameters and event behind those numbers that are times along a flow.
+    falls : dict
+        For those events that are a share of a fall: the `Fall`, and the length of the
+        run that ends it.
     """
 
     numbers: dict[str, float]
@@ -70,6 +74,7 @@ class Onset:
     setting: dict[str, Any] = field(default_factory=dict)
     times: dict[str, str] = field(default_factory=dict)
     crossings: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
+    falls: dict[str, tuple[Any, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise an error for a number that is not finite and has no text in ``absent``.
@@ -142,6 +147,46 @@ class Onset:
             )
         return found
 
+    def sensitivities(self, *parameters: str) -> xr.Dataset:
+        """Derivatives of those times that an event of a flow defines.
+
+        Parameters
+        ----------
+        *parameters : str
+            As of `Flow.sensitivities`; all by default.
+
+        Returns
+        -------
+        Dataset
+            Times ``T``, and over ``parameter`` their derivatives ``d_T`` and elasticities
+            ``e_T`` = d ln T / d ln x.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        parts = []
+        for name, (flow, p, event) in self.crossings.items():
+            if not 0 < self.numbers[name] < math.inf:
+                continue
+            event, end = self.falls.get(name, (event, 1.02 * self.numbers[name]))
+            found = flow.sensitivities(
+                p, *parameters, until=end, at=[0.0], events={name: event}
+            )
+            part = found[[name, f"d_{name}", "value"]]
+            part[f"e_{name}"] = elasticities(found, name)
+            kept = ("left_out", "status", "assumptions")
+            part.attrs = {k: v for k, v in found.attrs.items() if k in kept}
+            parts.append(part.drop_vars(flow.time.name, errors="ignore"))
+        if not parts:
+            raise ParameterError(
+                "sensitivities: none of these numbers is the time of an event of a flow"
+            )
+        return xr.merge(
+            parts, join="outer", compat="no_conflicts", combine_attrs="override"
+        )
+
     def table(
         self, *, wide: bool = False, certified: Mapping[str, Any] | None = None
     ) -> str:
@@ -167,6 +212,47 @@ class Onset:
             for name, v in self.numbers.items()
         ]
         return output.table(("quantity", "value", "unit", "meaning"), rows, wide=wide)
+
+
+def sensitivity_table(found: xr.Dataset, *, wide: bool = False) -> str:
+    """Derivatives of times as a text table.
+
+    Parameters
+    ----------
+    found : Dataset
+        From `Onset.sensitivities`.
+    wide : bool
+        Do not fit it to the terminal.
+    """
+    times = [str(x) for x in found.data_vars if f"e_{x}" in found]
+    rows = []
+    for name in times:
+        for x in found.parameter.values:
+            slope, ratio, value = (
+                float(found[y].sel(parameter=x))
+                for y in (f"d_{name}", f"e_{name}", "value")
+            )
+            relative = f"{ratio:.6g}" if math.isfinite(ratio) else ""
+            if math.isfinite(slope):
+                rows.append((name, str(x), f"{value:.6g}", f"{slope:.6g}", relative))
+    header = ("T", "x", "value of x", "dT/dx", "d ln T/d ln x")
+    return output.table(header, rows, wide=wide)
+
+
+def sensitivity_numbers(found: xr.Dataset) -> dict[str, Any]:
+    """Derivatives of times by time and parameter, for JSON."""
+    times = [str(x) for x in found.data_vars if f"e_{x}" in found]
+    return {
+        name: {
+            str(x): {
+                "value": float(found.value.sel(parameter=x)),
+                "slope": float(found[f"d_{name}"].sel(parameter=x)),
+                "elasticity": float(found[f"e_{name}"].sel(parameter=x)),
+            }
+            for x in found.parameter.values
+        }
+        for name in times
+    }
 
 
 def tabulated(
@@ -400,6 +486,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     words = "prove between which numbers the times of a flow lie (needs python-flint)"
     parser.add_argument("--certify", action="store_true", help=words)
+    words = "derivatives of the times in every parameter"
+    parser.add_argument("--sensitivities", action="store_true", help=words)
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
@@ -415,6 +503,7 @@ def main(argv: list[str] | None = None) -> int:
             )
         result = onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
+        slopes = result.sensitivities() if args.sensitivities else None
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = sys.stderr if args.json else None  # beside one JSON object on stdout
     formulas = printing.aligned(result.equations()) if args.latex else ""
@@ -423,12 +512,18 @@ def main(argv: list[str] | None = None) -> int:
         answer |= {"notes": notes, "parameters": p.as_dict()}
         if proved:
             answer["certified"] = {name: of.as_json() for name, of in proved.items()}
+        if slopes is not None:
+            answer["sensitivities"] = sensitivity_numbers(slopes)
         print(
             output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {}))
         )
     else:
         print(f"{args.model.name}: {stated(result.setting or p.as_dict())}")
         print(result.table(wide=args.wide, certified=proved))
+        if slopes is not None:
+            print(f"\n{sensitivity_table(slopes, wide=args.wide)}")
+            if left_out := slopes.attrs.get("left_out"):
+                notes.append(f"left out of the sensitivities: {left_out}")
         if isinstance(p, Stepped) and p.TIME in result.times.values():
             print(f"unit of time: {p.unit_of_time(p.TIME)}")
     if args.latex not in (None, "-") or (args.latex and not args.json):

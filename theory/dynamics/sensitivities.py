@@ -426,7 +426,7 @@ class _Point:
         y = self.path.states(time)
         rates = self.path.rhs(time, y) / self.path.end
         speed = parts[0][0] + sum(g[0] * f for g, f in zip(parts[1 : n + 1], rates, strict=True))
-        return -moved / speed
+        return -moved / speed + 0.0  # no -0
 
 
 def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:

@@ -13,6 +13,7 @@ import xarray as xr
 from theory.call import scope
 from theory.call.parameters import ParameterError
 from theory.dynamics.conserved import linearised
+from theory.dynamics.sensitivities import Fall
 from theory.onset import Onset, tabulated
 from theory.statement.derivation import derivation_store
 from theory.statement.derivation.derived import Derived
@@ -112,6 +113,7 @@ def onset(
             x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained
         },
         crossings={name: (flow, p, event) for name, event in crossed.items()},
+        falls={name: (Fall(loss, share), end) for name, share in events.items()},
     )
 
 
