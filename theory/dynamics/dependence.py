@@ -5,6 +5,7 @@ with sizes taken as continuous where formulas allow.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,7 +56,9 @@ class Dependence:
         self.numbers: Mapping[Any, Any] = sweep.numbers(parameters, self.symbols)
         self.p: BaseParameters | None = None
         self.given: dict[str, Any] = {}
+        self.sizes: dict[str, float] = {}
         self._elsewhere: dict[tuple[str, Any], Mapping[str, Any]] = {}
+        self._derivatives: dict[tuple[str, str], sp.Expr | None] = {}
         if isinstance(parameters, Values):
             self.p, changes = parameters.of, parameters.changes
             fields = {n: v for n, v in changes.items() if n in self.p._fields()}
@@ -97,7 +100,7 @@ class Dependence:
             For a name that is neither.
         """
         if name in self.fields:
-            return float(getattr(self.p, name))
+            return float(self.sizes.get(name, getattr(self.p, name)))
         if name in self.numbers and np.ndim(self.numbers[name]) == 0:
             return float(self.numbers[name])
         known = [*self.fields, *map(str, self.numbers)]
@@ -137,12 +140,9 @@ class Dependence:
 
     def _slope(self, symbol: str, name: str, value: float) -> float:
         """Derivative of a derived number."""
-        formula = self.formulas.get(symbol)
-        read = () if formula is None else {x.name for x in formula.free_symbols}
-        if formula is not None and name in read:
-            found = sp.diff(formula, next(s for s in formula.free_symbols if s.name == name))
-            if not found.has(*UNEVALUATED):
-                return self._evaluated(symbol, found, self.numbers)
+        found = self._derivative(symbol, name)
+        if found is not None:
+            return self._evaluated(symbol, found)
         if name not in self.fields:
             return 0.0
         if isinstance(getattr(self.p, name), int):
@@ -153,6 +153,21 @@ class Dependence:
                 )
             return 0.0
         return self._difference(symbol, name, value)
+
+    def _derivative(self, symbol: str, name: str) -> sp.Expr | None:
+        """Derivative of the formula of a number; None if it has none."""
+        formula = self.formulas.get(symbol)
+        if formula is None:
+            return None
+        if (symbol, name) not in self._derivatives:
+            found = None
+            for of in formula.free_symbols:
+                if of.name == name:
+                    found = sp.diff(formula, of)
+            if found is not None and found.has(*UNEVALUATED):
+                found = None
+            self._derivatives[symbol, name] = found
+        return self._derivatives[symbol, name]
 
     def _difference(self, symbol: str, name: str, value: float) -> float:
         """Derivative by differences of the derived number."""
@@ -166,10 +181,17 @@ class Dependence:
         raise Held(f"{name} = {value:g}: has no values beside it")
 
     def _evaluated(
-        self, symbol: str, formula: sp.Expr, numbers: Mapping[Any, Any]
+        self,
+        symbol: str,
+        formula: sp.Expr,
+        numbers: Mapping[Any, Any] | None = None,
     ) -> float:
+        """A formula at these numbers, or at others beside the same sizes."""
+        known = self.numbers
+        if numbers is not None:
+            known = {**numbers, **self.given, **self.sizes}
         made = Equation(symbol, sp.Symbol(symbol), formula, "derived", "exact")
-        return float(made.evaluate(numbers))
+        return float(made.evaluate(known))
 
     def _at(self, symbol: str, name: str, value: Any) -> float:
         """A derived number at another value of a field."""
@@ -177,7 +199,10 @@ class Dependence:
         if (name, value) not in self._elsewhere:
             q = self.p.replace(**{name: value})
             self._elsewhere[name, value] = q.quantities()
-        return float(self._elsewhere[name, value][symbol])
+        numbers = self._elsewhere[name, value]
+        if self.sizes and symbol in self.formulas:
+            return self._evaluated(symbol, self.formulas[symbol], numbers)
+        return float(numbers[symbol])
 
     def _changes(self, symbol: str, name: str) -> bool:
         """Whether a derived number is another one at another size."""
@@ -189,13 +214,14 @@ class Dependence:
                     return True
         return False
 
-    def at(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Numbers of the symbols where fields and constants have other values.
+    def moved(self, values: Mapping[str, float]) -> Dependence:
+        """The same where fields and constants have other values.
 
         Raises
         ------
         ParameterError
-            For values that are not allowed.
+            For values that are not allowed, or sizes from which a number follows only
+            where they are whole.
         """
         smooth = {
             n: v
@@ -203,17 +229,29 @@ class Dependence:
             if n in self.fields and not isinstance(getattr(self.p, n), int)
         }
         over = {n: v for n, v in values.items() if n not in smooth}
-        numbers: dict[Any, Any] = {}
+        made = copy.copy(self)
+        made._elsewhere = {}
+        numbers = {str(n): self.numbers[n] for n in self.numbers}
         if self.p is not None and smooth:
-            numbers = dict(self.p.replace(**smooth).values().items()) | self.given
-        else:
-            numbers = {n: self.numbers[n] for n in self.numbers}
-        numbers |= over
-        for symbol, formula in self.formulas.items():
-            read = {x.name for x in formula.free_symbols}
-            if symbol in self.symbols and symbol not in values and read & over.keys():
-                numbers[symbol] = self._evaluated(symbol, formula, numbers)
-        return {n: float(numbers[n]) for n in self.symbols}
+            made.p = self.p.replace(**smooth)
+            numbers |= dict(made.p.values().items()) | self.given
+        made.sizes = {n: v for n, v in over.items() if n in self.fields}
+        constants = {n: v for n, v in over.items() if n not in made.sizes}
+        made.given = self.given | constants
+        made.formulas = {n: e for n, e in self.formulas.items() if n not in constants}
+        made.numbers = numbers | over
+        for symbol in self.symbols:
+            if made._follows(symbol) and made.sizes:
+                formula = made.formulas.get(symbol)
+                for name in made.sizes:
+                    self._slope(symbol, name, self.value(name))
+                if formula is not None:
+                    made.numbers[symbol] = made._evaluated(symbol, formula)
+        return made
+
+    def of_symbols(self) -> dict[str, float]:
+        """Numbers of the symbols."""
+        return {n: float(self.numbers[n]) for n in self.symbols}
 
 
 def _is_number(value: Any) -> bool:

@@ -101,6 +101,7 @@ class Variations:
                     f"{flow.name}: has no derivative: {entry} occurs in it"
                 )
         self._gradients: dict[sp.Expr, Any] = {}
+        self._values: dict[sp.Expr, Any] = {}
         self.arguments = [flow.time, *flow.state, *self.symbols]
         self.rates = numeric.system(self.arguments, list(table))
         self.starts = numeric.system(self.symbols, list(starts))
@@ -108,10 +109,16 @@ class Variations:
     @classmethod
     def of(cls, flow: Flow, more: Iterable[sp.Symbol]) -> Variations:
         """Those of a flow, compiled once."""
-        others = tuple(sorted(more, key=str))
-        if others not in flow._variations:
-            flow._variations[others] = cls(flow, others)
-        return flow._variations[others]
+        symbols = tuple(sorted(more, key=str))
+        if symbols not in flow._variations:
+            flow._variations[symbols] = cls(flow, symbols)
+        return flow._variations[symbols]
+
+    def value(self, expr: sp.Expr) -> Any:
+        """Function that gives an expression."""
+        if expr not in self._values:
+            self._values[expr] = numeric.system(self.arguments, [expr])
+        return self._values[expr]
 
     def gradient(self, expr: sp.Expr) -> Any:
         """Function that gives derivatives of an expression in time, state and symbols;
@@ -290,15 +297,11 @@ def _sensitivities(
         time, None if at is None else arguments.listed("at", at), length
     )
     observables = {x: flow._spell(e) for x, e in flow.observables.items()}
-    others = {
-        s
-        for e in [*observables.values(), *quantities.values()]
-        for s in e.free_symbols - {*flow.state, flow.time}
-    }
-    variations = Variations.of(flow, others)
+    read = others(flow, [*observables.values(), *quantities.values()])
+    variations = Variations.of(flow, read)
     depends = Dependence(parameters, [s.name for s in variations.symbols])
     columns, left_out = _columns(flow, depends, names)
-    numbers = depends.at({})
+    numbers = depends.of_symbols()
     directions = np.array([*columns.values()]).T.reshape(-1, len(columns))
     path = Trajectory(flow, sweep.numbers(parameters), length, rtol, atol)
 
@@ -307,7 +310,7 @@ def _sensitivities(
         level = _level(variations, path, numbers, falls[label], expr) if (
             label in falls
         ) else 0.0
-        spelled = expr.subs({s: numbers[s.name] for s in others}) - level
+        spelled = expr.subs({s: numbers[s.name] for s in read}) - level
         crossings[label] = path.first_crossing(label, spelled)
     inside = [t for t in crossings.values() if np.isfinite(t)]
     every = np.unique([0.0, *times / length, *inside, 1.0])
@@ -398,6 +401,16 @@ class _Point:
             values = call(self.path.end * t, *self.path.states(t), *fixed)
         return [np.broadcast_to(np.real(v), np.shape(t)) for v in values]
 
+    def values(self, expr: sp.Expr, k: np.ndarray) -> np.ndarray:
+        """An expression at some of the times."""
+        t = self.times[k]
+        fixed = [self.numbers[s.name] for s in self.variations.symbols]
+        with np.errstate(all="ignore"):
+            (value,) = self.variations.value(expr)(
+                self.path.end * t, *self.path.states(t), *fixed
+            )
+        return np.broadcast_to(np.real(value), t.shape)
+
     def slopes(self, expr: sp.Expr, k: np.ndarray) -> np.ndarray | None:
         """Derivatives in the parameters at fixed times."""
         parts = self.parts(expr, k)
@@ -441,3 +454,61 @@ def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:
     """
     size = found[name] * xr.ones_like(found.value)
     return (found[f"d_{name}"] * found.value / size).where((found.value != 0) & (size != 0))
+
+
+def curves(
+    flow: Flow,
+    depends: Dependence,
+    names: Sequence[str],
+    quantities: Sequence[sp.Expr],
+    end: float,
+    times: np.ndarray,
+    rtol: float = 1e-9,
+    atol: float = 1e-12,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Quantities and their derivatives in some parameters, at given times.
+
+    Parameters
+    ----------
+    flow : Flow
+    depends : Dependence
+        Of the symbols of `Variations`.
+    names : sequence of str
+        Fields and constants.
+    quantities : sequence of Expr
+        Spelled out in order parameters, time and symbols.
+    end : float
+        Length of the run.
+    times : ndarray
+        Sorted, within the run.
+
+    Returns
+    -------
+    values : ndarray, shape (quantities, times)
+    slopes : ndarray, shape (quantities, times, parameters)
+
+    Raises
+    ------
+    ParameterError
+        If there is no solution, or a quantity has no derivative.
+    """
+    numbers = depends.of_symbols()
+    variations = Variations.of(flow, others(flow, quantities))
+    directions = np.array([depends.direction(x) for x in names]).T
+    path = Trajectory(flow, numbers, end, rtol, atol)
+    every = np.unique([0.0, *times / end, 1.0])
+    s = along(variations, path, numbers, directions, every)
+    here = _Point(variations, path, numbers, directions, every, s)
+    wanted = np.searchsorted(every, times / end)
+    values = np.array([here.values(e, wanted) for e in quantities])
+    slopes = [here.slopes(e, wanted) for e in quantities]
+    for quantity, moved in zip(quantities, slopes, strict=True):
+        if moved is None:
+            raise ParameterError(f"{quantity}: has no derivative")
+    return values, np.array(slopes)
+
+
+def others(flow: Flow, quantities: Iterable[sp.Expr]) -> list[sp.Symbol]:
+    """Symbols of quantities that are neither time nor order parameters."""
+    free = set().union(*(e.free_symbols for e in quantities))
+    return sorted(free - {*flow.state, flow.time}, key=str)
