@@ -23,6 +23,7 @@ from theory.call.scope import allow_beyond
 from theory.dynamics import sensitivities
 from theory.dynamics.dependence import Dependence
 from theory.dynamics.solution import NO_PARAMETERS
+from theory.equations import titles
 from theory.runtime import cli, output
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -154,10 +155,11 @@ class Fit:
             above.plot(self.curve[time], self.curve[name], "k--", label="fitted curve")
             mean = self.data[name]
             gap = mean - time_axes.at(self.curve[name], time, mean[time].values)
-            plotting.band(below, gap, "C0", "data - fitted curve")
+            plotting.band(below, gap, "C0")
             below.axhline(0, color="k", lw=0.8, ls="--")
-            above.set(ylabel=str(name), xlabel=f"${time}$")
-            below.set(ylabel=f"{name}, data - fit", xlabel=f"${time}$")
+            label = f"training time {titles.symbols(time)}"
+            above.set(ylabel=titles.symbols(str(name)), xlabel=label)
+            below.set(ylabel="data - fitted curve", xlabel=label)
         plotting.legends_below(figure)
         plotting.headline(
             figure, "; ".join(f"{n} = {v:.4g}" for n, v in self.values.items())
