@@ -23,7 +23,7 @@ from theory.call.scope import allow_beyond
 from theory.dynamics import sensitivities
 from theory.dynamics.dependence import Dependence
 from theory.dynamics.solution import NO_PARAMETERS
-from theory.equations import titles
+from theory.explorer.curves import word
 from theory.runtime import cli, output
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -157,8 +157,8 @@ class Fit:
             gap = mean - time_axes.at(self.curve[name], time, mean[time].values)
             plotting.band(below, gap, "C0")
             below.axhline(0, color="k", lw=0.8, ls="--")
-            label = f"training time {titles.symbols(time)}"
-            above.set(ylabel=titles.symbols(str(name)), xlabel=label)
+            label = f"training time {word(time)}"
+            above.set(ylabel=word(str(name)), xlabel=label)
             below.set(ylabel="data - fitted curve", xlabel=label)
         plotting.legends_below(figure)
         plotting.headline(

@@ -17,7 +17,7 @@ from verify import fit as command
 from verify.compare import tables
 from verify.fit import fit
 
-x, a, b, x_0, t = sp.symbols("x a b x_0 t")
+x, a, b, x_0, t = sp.symbols("grown a b x_0 t")
 GROWTH = Flow(
     name="growth",
     time=t,
@@ -31,10 +31,6 @@ TRUE = {"a": 1.2, "b": 1.0, "x_0": 0.05}
 TIMES = np.linspace(0, 5, 21)
 
 
-def solution(numbers=TRUE, flow=GROWTH):
-    return flow.solve(numbers, at=TIMES, t=5).x.values
-
-
 def made(rng, seeds, noise=0.03, spread=0.0, numbers=TRUE):
     """Students that scatter independently at every time, and each along its curve."""
     growth = numbers["x_0"] * np.exp(numbers["a"] * numbers["b"] * TIMES)
@@ -42,7 +38,7 @@ def made(rng, seeds, noise=0.03, spread=0.0, numbers=TRUE):
     own = spread * rng.normal(size=(seeds, 1)) * curve * (1 - curve)
     values = curve + own + noise * rng.normal(size=(seeds, len(TIMES)))
     return xr.Dataset(
-        {"x": (("seed", "t"), values)}, {"t": TIMES, "seed": range(seeds)}
+        {"grown": (("seed", "t"), values)}, {"t": TIMES, "seed": range(seeds)}
     )
 
 
@@ -66,7 +62,7 @@ def test_errors_of_the_curvature_are_those_of_linear_regression():
     )
     rng = np.random.default_rng(1)
     values = 0.3 + 0.5 * TIMES + 0.1 * rng.normal(size=21)
-    data = xr.Dataset({"x": ("t", values)}, {"t": TIMES})
+    data = xr.Dataset({"grown": ("t", values)}, {"t": TIMES})
     found = fit(line, {"a": 1, "x_0": 0}, data, "a", "x_0")
     expected = scipy.stats.linregress(TIMES, values)
     rows = found.parameters
@@ -182,7 +178,7 @@ def test_means_with_deviations_are_fitted():
     rng = np.random.default_rng(4)
     data = made(rng, 30)
     means = xr.Dataset(
-        {"x": data.x.mean("seed"), "x_std": data.x.std("seed", ddof=1)}
+        {"grown": data.grown.mean("seed"), "grown_std": data.grown.std("seed", ddof=1)}
     )
     found = fit(GROWTH, TRUE, tables.published(means, 30), "a", "x_0")
     students = fit(GROWTH, TRUE, data, "a", "x_0")
@@ -223,14 +219,14 @@ def test_sizes_are_fitted_as_continuous_numbers():
         (lambda d: fit(GROWTH, TRUE, d), "name what to fit"),
         (lambda d: fit(GROWTH, TRUE, d, "a", "a"), "each once"),
         (lambda d: fit(GROWTH, TRUE, d, "q"), "q: neither a field nor"),
-        (lambda d: fit(GROWTH, TRUE, d.rename(x="y"), "a"), "no variable in common"),
+        (lambda d: fit(GROWTH, TRUE, d.rename(grown="y"), "a"), "no variable in common"),
         (lambda d: fit(GROWTH, TRUE, d.rename(t="s"), "a"), "no dimension t"),
         (lambda d: fit(GROWTH, TRUE, d, "a", of=["z"]), "z: not over t in both"),
         (lambda d: fit(GROWTH, TRUE, d, "a", bounds={"a": (2, 3)}), "must start"),
         (lambda d: fit(GROWTH, TRUE, d, "a", bounds={"b": (2, 3)}), "b is not free"),
         (lambda d: fit(GROWTH, TRUE, None, "a"), "data: must be a Dataset"),
         (
-            lambda d: fit(st.flow(), st.Parameters.demo(), d.rename(t="alpha", x="A"), "n_train"),
+            lambda d: fit(st.flow(), st.Parameters.demo(), d.rename(t="alpha", grown="A"), "n_train"),
             "nothing in state_tracking depends on it",
         ),
     ],
@@ -250,7 +246,7 @@ def test_bounds_hold_and_ends_are_named():
 
 
 def test_figure_has_data_fit_and_residuals():
-    found = fit(GROWTH, TRUE, made(np.random.default_rng(0), 4), "a", of=["x"])
+    found = fit(GROWTH, TRUE, made(np.random.default_rng(0), 4), "a", of=["grown"])
     drawn = found.draw()
     assert len(drawn.axes) == 2
     labels = {t for axis in drawn.axes for t in axis.get_legend_handles_labels()[1]}
