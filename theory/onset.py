@@ -158,8 +158,8 @@ class Onset:
         Returns
         -------
         Dataset
-            Times ``T``, and over ``parameter`` their derivatives ``d_T`` and elasticities
-            ``e_T`` = d ln T / d ln x.
+            Times ``T``, and over ``parameter`` their derivatives ``d_T`` and
+            elasticities ``e_T`` = d ln T / d ln x.
 
         Raises
         ------

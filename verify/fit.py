@@ -7,7 +7,7 @@ from __future__ import annotations
 import html
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -434,9 +434,7 @@ def _series(flow: Flow, data: xr.Dataset, name: str) -> _Series:
 
 
 def _range(
-    depends: Dependence,
-    free: Sequence[str],
-    bounds: Mapping[str, tuple[float, float]],
+    depends: Dependence, free: Sequence[str], bounds: Mapping[str, tuple[float, float]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start, lowest and highest values."""
     if unknown := [name for name in bounds if name not in free]:
@@ -481,7 +479,7 @@ def _result(
     ends: tuple[np.ndarray, np.ndarray],
 ) -> Fit:
     """Errors, intervals and verdict at the minimum."""
-    free, flow = problem.free, problem.flow
+    free = problem.free
     values, _ = problem.solved(best)
     deviation, weight = problem.weighted(values)
     slopes = problem.slopes(best)
@@ -489,8 +487,8 @@ def _result(
     _, sizes, directions = np.linalg.svd(slopes * scale, full_matrices=False)
     seen = sizes > SINGULAR * sizes.max()
     unseen = directions[~seen]
-    determined = ~(np.abs(unseen) > PART).any(0) if len(unseen) else np.full(
-        len(free), True
+    determined = (
+        ~(np.abs(unseen) > PART).any(0) if len(unseen) else np.full(len(free), True)
     )
     undetermined = [_said(free, v, best) for v in unseen]
     if not determined.any():
@@ -523,10 +521,7 @@ def _result(
         "high": np.minimum(best + half, ends[1]),
     }
     parameters = xr.Dataset(
-        {
-            x: ("parameter", np.where(determined, v, np.nan))
-            for x, v in table.items()
-        },
+        {x: ("parameter", np.where(determined, v, np.nan)) for x, v in table.items()},
         {"parameter": list(free)},
     )
     width = np.sqrt(np.diag(covariance))
@@ -589,7 +584,9 @@ def _left_out(
     if seeds < 2:
         return np.full(len(problem.free), np.nan), seeds
     _, weight = problem.weighted(values)
-    plain = np.divide(slopes, weight[:, None], where=weight[:, None] > 0, out=0 * slopes)
+    plain = np.divide(
+        slopes, weight[:, None], where=weight[:, None] > 0, out=0 * slopes
+    )
     moved = []
     for k in range(seeds):
         deviation, weighted = problem.weighted(values, k)
@@ -608,7 +605,9 @@ def _curve(problem: _Problem, best: np.ndarray, data: xr.Dataset) -> xr.Dataset:
     between = np.linspace(0, problem.end, 301)
     times = np.union1d(between, problem.times)
     curve = flow.solve(
-        {s: v for s, v in depends.of_symbols().items()}, at=times, **{clock: problem.end}
+        {s: v for s, v in depends.of_symbols().items()},
+        at=times,
+        **{clock: problem.end},
     )
     curve.attrs.pop("parameters", None)
     return curve[[x.name for x in problem.series]]

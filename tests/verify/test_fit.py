@@ -128,7 +128,10 @@ def test_intervals_of_state_tracking_hold_in_200_ensembles():
         rng = np.random.default_rng(k)
         data = xr.Dataset(
             {
-                n: (("seed", "alpha"), curve[n].values + 0.02 * rng.normal(size=(8, 33)))
+                n: (
+                    ("seed", "alpha"),
+                    curve[n].values + 0.02 * rng.normal(size=(8, 33)),
+                )
                 for n in ("A", "R")
             },
             {"alpha": at, "seed": range(8)},
@@ -219,14 +222,22 @@ def test_sizes_are_fitted_as_continuous_numbers():
         (lambda d: fit(GROWTH, TRUE, d), "name what to fit"),
         (lambda d: fit(GROWTH, TRUE, d, "a", "a"), "each once"),
         (lambda d: fit(GROWTH, TRUE, d, "q"), "q: neither a field nor"),
-        (lambda d: fit(GROWTH, TRUE, d.rename(grown="y"), "a"), "no variable in common"),
+        (
+            lambda d: fit(GROWTH, TRUE, d.rename(grown="y"), "a"),
+            "no variable in common",
+        ),
         (lambda d: fit(GROWTH, TRUE, d.rename(t="s"), "a"), "no dimension t"),
         (lambda d: fit(GROWTH, TRUE, d, "a", of=["z"]), "z: not over t in both"),
         (lambda d: fit(GROWTH, TRUE, d, "a", bounds={"a": (2, 3)}), "must start"),
         (lambda d: fit(GROWTH, TRUE, d, "a", bounds={"b": (2, 3)}), "b is not free"),
         (lambda d: fit(GROWTH, TRUE, None, "a"), "data: must be a Dataset"),
         (
-            lambda d: fit(st.flow(), st.Parameters.demo(), d.rename(t="alpha", grown="A"), "n_train"),
+            lambda d: fit(
+                st.flow(),
+                st.Parameters.demo(),
+                d.rename(t="alpha", grown="A"),
+                "n_train",
+            ),
             "nothing in state_tracking depends on it",
         ),
     ],
@@ -261,7 +272,9 @@ def test_command_fits_a_table(tmp_path, capsys):
     rng = np.random.default_rng(0)
     file = tmp_path / "curves.csv"
     rows = ["time,attention"]
-    for time, value in zip(at, curve.A.values + 0.01 * rng.normal(size=33), strict=True):
+    for time, value in zip(
+        at, curve.A.values + 0.01 * rng.normal(size=33), strict=True
+    ):
         rows.append(f"{time},{value}")
     file.write_text("\n".join(rows))
     words = ["state_tracking", "--preset", "demo", "--runs", str(file), "--json"]

@@ -21,7 +21,9 @@ def curve(off, **more):
 def students(rng, seeds, noise=0.1):
     """Alike in all times, as students are."""
     own = 1 + noise * rng.normal(size=(seeds, 1)) + 0.01 * rng.normal(size=(seeds, 11))
-    return xr.Dataset({"ranked": (("seed", "t"), own)}, {"t": TIMES, "seed": range(seeds)})
+    return xr.Dataset(
+        {"ranked": (("seed", "t"), own)}, {"t": TIMES, "seed": range(seeds)}
+    )
 
 
 def test_distances_are_root_mean_squares_and_the_nearest_comes_first():

@@ -127,7 +127,7 @@ class BaseParameters(metaclass=Named):
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """By name of a quantity: those of the others, no fields, that it is computed from."""
     CONSTANTS: ClassVar[Mapping[str, Constant]] = {}
-    """By name of a derived quantity: that it may be given, as ``p.replace(NAME=1.0)``."""
+    """By name of a derived quantity that may be given: ``p.replace(NAME=1.0)``."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
     """By name of a preset: the fields that it sets, best a `Preset`. ``Parameters.NAME()`` makes
     it.

@@ -181,10 +181,7 @@ class Dependence:
         raise Held(f"{name} = {value:g}: has no values beside it")
 
     def _evaluated(
-        self,
-        symbol: str,
-        formula: sp.Expr,
-        numbers: Mapping[Any, Any] | None = None,
+        self, symbol: str, formula: sp.Expr, numbers: Mapping[Any, Any] | None = None
     ) -> float:
         """A formula at these numbers, or at others beside the same sizes."""
         known = self.numbers

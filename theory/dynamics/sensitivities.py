@@ -307,9 +307,11 @@ def _sensitivities(
 
     crossings = {}
     for label, expr in quantities.items():
-        level = _level(variations, path, numbers, falls[label], expr) if (
-            label in falls
-        ) else 0.0
+        level = (
+            _level(variations, path, numbers, falls[label], expr)
+            if (label in falls)
+            else 0.0
+        )
         spelled = expr.subs({s: numbers[s.name] for s in read}) - level
         crossings[label] = path.first_crossing(label, spelled)
     inside = [t for t in crossings.values() if np.isfinite(t)]
@@ -333,7 +335,9 @@ def _sensitivities(
     result = result.assign_coords(parameter=list(columns)).assign(data)
     if left_out:
         result.attrs["left_out"] = "; ".join(left_out)
-    result.attrs["solver"] = f"LSODA, rtol {rtol:g}; collocation of order 6 on its steps"
+    result.attrs["solver"] = (
+        f"LSODA, rtol {rtol:g}; collocation of order 6 on its steps"
+    )
     return marked(result)
 
 
@@ -438,13 +442,15 @@ class _Point:
         n = len(self.variations.flow.state)
         y = self.path.states(time)
         rates = self.path.rhs(time, y) / self.path.end
-        speed = parts[0][0] + sum(g[0] * f for g, f in zip(parts[1 : n + 1], rates, strict=True))
+        speed = parts[0][0] + sum(
+            g[0] * f for g, f in zip(parts[1 : n + 1], rates, strict=True)
+        )
         return -moved / speed + 0.0  # no -0
 
 
 def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:
-    """Relative derivatives ``d ln x / d ln p`` of a result of `sensitivities`; NaN where
-    a value is zero.
+    """Relative derivatives ``d ln x / d ln p`` of a result of `sensitivities`; NaN
+    where a value is zero.
 
     Parameters
     ----------
@@ -453,7 +459,9 @@ def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:
         A variable ``x`` that has a derivative ``d_x``.
     """
     size = found[name] * xr.ones_like(found.value)
-    return (found[f"d_{name}"] * found.value / size).where((found.value != 0) & (size != 0))
+    return (found[f"d_{name}"] * found.value / size).where(
+        (found.value != 0) & (size != 0)
+    )
 
 
 def curves(

@@ -191,8 +191,8 @@ def _own_constants(p: Parameters, level: str) -> None:
     flows = [repr(name) for name, row in LEVELS.items() if row.flow]
     for name, value in p.constants.items():
         raise ParameterError(
-            f"{name} = {value:g}: is given, but level = {level!r} follows weights, which"
-            f" have their own; take level = {' or '.join(flows)}"
+            f"{name} = {value:g}: is given, but level = {level!r} follows weights,"
+            f" which have their own; take level = {' or '.join(flows)}"
         )
 
 
