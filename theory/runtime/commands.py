@@ -19,7 +19,6 @@ USAGE = """\
 solvable VERB [MODEL[.SYSTEM]] [--set NAME=VALUE] ...  (or python -m VERB ...)
 {verbs}
 also: {others}
-
 {models}
 Flags: solvable VERB -h. Completion by <Tab>: eval "$(solvable --completion)\""""
 
