@@ -54,7 +54,7 @@ def test_flags_in_messages_are_there():
     known |= {
         word for words in every.values() for word in words if FLAG.fullmatch(word)
     }
-    # fmt: skip
+
     named = {
         (flag, file.name)
         for file in FILES

@@ -31,7 +31,7 @@ from verify.checks.verdict import VERDICTS
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
 EXAMPLES = {  # folders of systems without a statement; their students and checks
-}  # fmt: skip
+}
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
 
@@ -251,7 +251,7 @@ def stating(files: Iterable[Path]) -> int:
     """
     for file in files:
         body = ast.parse(file.read_text()).body
-        # fmt: skip
+
         ends = [
             k
             for k, x in enumerate(body)

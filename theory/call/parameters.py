@@ -124,10 +124,11 @@ class BaseParameters(metaclass=Named):
     """
 
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """By name of a quantity: those of the others, no fields, that it is computed from."""
+    """By name of a quantity: the others, no fields, that it is computed from."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
-    """By name of a preset: the fields that it sets, best a `Preset`. ``Parameters.NAME()`` makes
-    it.
+    """By name of a preset: the fields that it sets, best a `Preset`.
+
+    ``Parameters.NAME()`` makes it.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -50,8 +50,8 @@ N = sizes("N")
 token = sort("token", N)
 follows = teacher("follows", (token,), token, injective=True)
 W, z = weight("W", token, token), draw(token)
-bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)), name="bigram",
-                   values=dict(N=5, steps=24, eval_every=4))
+bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)),
+                   name="bigram", values=dict(N=5, steps=24, eval_every=4))
 """
 STATED = {  # with sizes, and inputs per step
     "recall": (systems.recall(), dict(S=4, R=3, D=2, T=5, n=2, epsilon=0.3)),
