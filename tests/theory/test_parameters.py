@@ -450,3 +450,10 @@ def test_values_are_defined_by_quantities():
             def values(self):
                 """Numbers by symbol name."""
                 return {"N": 2}
+
+
+def test_fields_of_earlier_versions_are_read_where_they_said_nothing():
+    for name, value in Parameters.FORMER.items():
+        assert name not in Parameters.filled({name: value, "N": 5})
+        with pytest.raises(ParameterError, match=f"{name} = .*version 0.1.0"):
+            Parameters.filled({name: "another"})
