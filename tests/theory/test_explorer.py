@@ -86,10 +86,12 @@ TABLED = {
 }
 
 # Pages that take half a minute; of statements, examples and other models all but one.
-LONG = "induction_heads.bursty"
-LONG += ("induction_heads", "linear_attention.separate")
-LONG += ()
-LONG += ("linear_attention.merged",)
+LONG = (
+    "induction_heads.bursty",
+    "induction_heads",
+    "linear_attention.separate",
+    "linear_attention.merged",
+)
 CASES = [
     pytest.param(
         model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG)

@@ -30,7 +30,6 @@ COUNTS = {
     "n_test": 1,
     "epochs": 1,
     "eval_every": 1,
-    "rollouts": 2,
 }
 REALS = {
     "eta": "> 0",
@@ -81,9 +80,6 @@ REFUSED = [
     ("unit", "batch", "one of epoch, step"),
     ("rope", "3pi", "one of 2pi, plain, linear"),
     ("permutations", "none", "one of iid, distinct"),
-    ("group", 1, ">= 2"),
-    ("normalised", 1, "true or false"),
-    ("pretrain", 1.0, ">= 0 and < 1"),
     ("fix_embedding", 1, "true or false"),
     ("fix_embedding", "yes", "true or false"),
 ]
