@@ -263,11 +263,6 @@ def one(name, theory, p):
         )
         found = theory.thresholds(q)
         yield "thresholds", "alpha_l", {"omega": 0.2}, float(found.alpha_l)
-    elif name == "positional_semantic.online":
-        at = {"omega": 0.8, "sigma": 0.5}
-        q = p.replace(**at, batch=None)
-        yield "growth", "growth_m", at, float(theory.growth_rates(q).growth_m)
-        yield "ends", "loss_semantic", at, theory.ends(q)["semantic"]["loss"]
     elif name.endswith("superposition"):
         at = {"d": 16, "N": 64}
         yield "recall", "recall_gaussian", at, theory.gaussian(p, **at)

@@ -132,8 +132,8 @@ class BaseParameters(metaclass=Named):
     """
 
     FORMER: ClassVar[Mapping[str, Any]] = {}
-    """By name of a field of earlier versions: the value at which a stored run is one that
-    today's fields describe.
+    """By name of a field of earlier versions: the value at which a stored run is one
+    that today's fields describe.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -299,6 +299,8 @@ class BaseParameters(metaclass=Named):
     def _several(cls, name: str, raw: str) -> str:
         """Message that explains how to pass several values of a field."""
         room = cls.__module__.rpartition(".")[0]
+        while room.count(".") > 1 and not importlib.util.find_spec(f"{room}.onset"):
+            room = room.rpartition(".")[0]
         call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
         if room and importlib.util.find_spec(f"{room}.onset"):
             call = (
