@@ -103,14 +103,11 @@ def test_one_value_of_a_field_is_no_sweep():
 
 def test_a_time_that_is_not_known_says_why():
     """Beside NaN and infinity, and only there."""
-    online = registry.find("positional_semantic.online").wing("theory")
-    times = online.emergence_times(online.Parameters(eta=1e5))
-    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith(
-        "norm and rate change"
-    )
-    known = online.emergence_times(online.Parameters(batch=None, norm="held"))
-    assert known.T_m == np.inf and known.T_m.attrs["absent"] == "does not grow"
-    assert known.T_theta > 0 and "absent" not in known.T_theta.attrs
+    p = st.Parameters.demo()
+    known = st.emergence_times(p)
+    assert known.alpha_half > 0 and "absent" not in known.alpha_half.attrs
+    dies = st.emergence_times(p.replace(R_0=-1.0))
+    assert dies.alpha_half == np.inf and dies.alpha_half.attrs["absent"]
 
 
 def test_swapped_arguments():

@@ -199,7 +199,10 @@ class Meanings:
             self._fields = {k: [v] for k, v in meanings.items()} | self._fields
         systems = {m.path("theory") for m in registry.TABLE.values()}
         self._shared = notation.meanings(
-            lambda name: name.rpartition(".")[0] == family and name not in systems
+            lambda name: (
+                name.rpartition(".")[0] in (family, "theory.dynamics")
+                and name not in systems
+            )
         )
 
     def of(self, x: Any) -> list[str]:

@@ -17,7 +17,7 @@ from theory.call.parameters import ParameterError
 from theory.call.scope import BeyondScope
 from theory.state_tracking import Parameters, emergence_times, flow
 from theory.state_tracking.onset import onset
-from theory.state_tracking.single_students import predict
+from theory.state_tracking import predict
 
 TABLE_1 = Parameters()
 

@@ -144,7 +144,7 @@ def _sealed(numbers: Mapping[Any, Any]) -> dict[Any, Any]:
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 PLAIN = {int, float, bool, str}  # types that need no unwrapping
 MOST = 2**63  # range of integers that files and arrays can hold
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 WINGS = tuple(
     f"{_ROOT / wing}{os.sep}" for wing in ("theory", "simulate", "verify", "papers")
 )
