@@ -103,11 +103,12 @@ def test_one_value_of_a_field_is_no_sweep():
 
 def test_a_time_that_is_not_known_says_why():
     """Beside NaN and infinity, and only there."""
-    p = st.Parameters.demo()
-    known = st.emergence_times(p)
-    assert known.alpha_half > 0 and "absent" not in known.alpha_half.attrs
-    dies = st.emergence_times(p.replace(R_0=-1.0))
-    assert dies.alpha_half == np.inf and dies.alpha_half.attrs["absent"]
+    heads = registry.find("induction_heads").wing("theory")
+    p = heads.Parameters(trained="three", data="orthonormal", query="last")
+    known = heads.emergence_times(p)
+    assert known.T_alpha > 0 and "absent" not in known.T_alpha.attrs
+    never = heads.emergence_times(p.replace(N=1))
+    assert never.T_alpha == np.inf and never.T_alpha.attrs["absent"] == "never emerges"
 
 
 def test_swapped_arguments():
