@@ -19,8 +19,7 @@ import xarray as xr
 import verify
 from simulate.training import jobs, pool
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.call.values import report
+from theory.call.refusal import ParameterError, report
 from theory.dynamics import prediction
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation, Equations, numbers

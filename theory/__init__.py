@@ -18,15 +18,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from theory.call.arguments import checked
-    from theory.call.parameters import (
-        Allowed,
-        BaseParameters,
-        ParameterError,
-        Preset,
-        Stepped,
-        number,
-        parameter,
-    )
+    from theory.call.parameters import BaseParameters, Preset, Stepped, parameter
+    from theory.call.refusal import Allowed, ParameterError, number
     from theory.call.scope import Limit, Scope, only
     from theory.call.sweep import by_dimension
     from theory.dynamics.flow import Flow

@@ -17,9 +17,9 @@ import xarray as xr
 
 from theory.call import scope, sweep
 from theory.call.arguments import misfit
-from theory.call.parameters import BaseParameters, ParameterError, Stepped, stated
+from theory.call.parameters import BaseParameters, Stepped, stated
+from theory.call.refusal import ParameterError, most_extreme
 from theory.call.scope import FEWEST
-from theory.call.values import most_extreme
 from theory.equations import printing
 from theory.equations.equation import Equation
 from theory.models import registry

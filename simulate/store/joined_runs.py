@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.dynamics import prediction
 
 NUMBERS = "biuf"  # kinds of values

@@ -16,7 +16,7 @@ import sympy as sp
 
 from theory import onset as command
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import certified
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation

@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import regular
 from theory.state_tracking.model import groups, task
 from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta

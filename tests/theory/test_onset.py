@@ -13,7 +13,7 @@ import xarray as xr
 from theory import induction_heads
 from theory import onset as command
 from theory.associative_memory import factual_recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope
 from theory.state_tracking import Parameters, emergence_times, flow
 from theory.state_tracking.onset import onset

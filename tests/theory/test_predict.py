@@ -12,7 +12,7 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import prediction
 from theory.state_tracking.single_students import accuracy_kernels
 from theory.state_tracking.single_students.cavity import Cavity

@@ -14,7 +14,7 @@ from test_swept_numbers import CASES, of, small
 from theory import onset
 from theory import state_tracking as st
 from theory.call import scope
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import prediction
 from theory.models.registry import MODELS, TABLE, find
 from theory.state_tracking import quadrature

@@ -16,7 +16,7 @@ import pytest
 import sympy as sp
 from test_generic import MODELS, fraction, wrong
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import flow as flow_module
 from theory.equations.equation import Equation
 from theory.numbers import numeric

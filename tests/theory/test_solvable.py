@@ -14,7 +14,7 @@ from simulate import __main__ as simulate
 from simulate import systems
 from theory import __main__ as theory
 from theory import __version__
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import commands
 from verify.__main__ import main as verify

@@ -12,7 +12,8 @@ import numpy as np
 import xarray as xr
 
 from theory.call import scope
-from theory.call.parameters import BaseParameters, ParameterError, Stepped
+from theory.call.parameters import BaseParameters, Stepped
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.dynamics.optimisers import Optimiser
 from theory.models import registry

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.equations.equation import Equation
 from theory.numbers.balls import Interval
 from theory.onset import Onset

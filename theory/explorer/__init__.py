@@ -16,9 +16,9 @@ import sympy as sp
 import xarray as xr
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError, error_summary
 from theory.call.scope import Limit
-from theory.call.values import error_summary
 from theory.dynamics import prediction
 from theory.dynamics.flow import Flow
 from theory.explorer import curves, sliders

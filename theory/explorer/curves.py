@@ -17,7 +17,8 @@ from sympy.printing.jscode import JavascriptCodePrinter
 from sympy.printing.mathml import mathml
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.explorer import sliders

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.models.registry import OWN, Model
 
 GROUP = (  # entry point group of packages that provide a model

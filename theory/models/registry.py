@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from theory.call.parameters import ParameterError, nearest
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 # Attributes that commands require of a model's subpackages.

@@ -20,14 +20,8 @@ import sympy as sp
 import xarray as xr
 
 from theory.call import scope, sweep
-from theory.call.parameters import (
-    BaseParameters,
-    ParameterError,
-    Preset,
-    Stepped,
-    nearest,
-    parameter,
-)
+from theory.call.parameters import BaseParameters, Preset, Stepped, parameter
+from theory.call.refusal import ParameterError, nearest
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import called, catalogue
 from theory.dynamics.flow import Flow

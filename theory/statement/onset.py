@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from theory.call import scope
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.conserved import linearised
 from theory.onset import Onset, tabulated
 from theory.statement.derivation import derivation_store

@@ -15,7 +15,7 @@ from pathlib import Path
 from theory.models.registry import Model
 from theory.runtime.output import FUNCTIONS, hashed, undocumented
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify")
 # Modules that list or import every model, draw, print, make digests, read flags, show
 # progress, look for memory, refuse files: what they do changes no number of a report.

@@ -19,7 +19,8 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.models.registry import TABLE, Model
 from theory.runtime import sealed
 from verify.checks import digests

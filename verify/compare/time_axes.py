@@ -11,7 +11,7 @@ import scipy.interpolate
 import xarray as xr
 
 from theory import ParameterError
-from theory.call.parameters import shown
+from theory.call.refusal import shown
 from theory.dynamics import prediction
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time

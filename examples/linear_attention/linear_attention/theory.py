@@ -29,7 +29,7 @@ from theory import (
     until,
 )
 from theory.call import scope
-from theory.call.parameters import ANYTHING
+from theory.call.refusal import ANYTHING
 from theory.dynamics.catalogue import called, family
 from theory.numbers.numeric import function
 from theory.onset import tabulated

@@ -27,7 +27,7 @@ from simulate.statement import student as kind
 from simulate.training import plan, pool
 from simulate.training.streams import keyed
 from theory import Optimiser
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty
 from theory.statement import (
     cross_entropy,

@@ -9,7 +9,7 @@ import scipy.stats
 from random_starts import KINDS
 
 from theory import explorer
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement import (
     cross_entropy,
     draw,

@@ -17,7 +17,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import output
 from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import Derived, derive
@@ -51,7 +51,7 @@ ASSUMED = ("integer", "positive", "real")  # of symbols
 def engine() -> str:
     """Digest of the source text of the engine, unparsed, which takes a millisecond."""
     text = b"".join(
-        file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))
+        file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py"))
     )
     return hashlib.sha256(text).hexdigest() + sp.__version__
 
