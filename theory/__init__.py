@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from theory.call.scope import Limit, Scope, only
     from theory.call.sweep import by_dimension
     from theory.dynamics.flow import Flow
+    from theory.dynamics.onset import Onset, of_onset, until
     from theory.dynamics.optimisers import Optimiser
     from theory.equations.equation import Equation, Equations, table
     from theory.models.registry import Model
-    from theory.onset import Onset, of_onset, until
     from theory.symbols.algebra import (
         delta_gradient,
         delta_sum,
@@ -46,7 +46,7 @@ MODULES = {
     "equations.equation": "Equation Equations table",
     "dynamics.flow": "Flow",
     "symbols.notation": "array function symbol",
-    "onset": "Onset of_onset until",
+    "dynamics.onset": "Onset of_onset until",
     "dynamics.optimisers": "Optimiser",
     "call.parameters": (
         "Allowed BaseParameters ParameterError Preset Stepped number parameter"

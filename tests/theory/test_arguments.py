@@ -292,7 +292,7 @@ def test_what_never_happens_is_said_so():
             ParameterError, match=f"^start = 0.5: lies beyond the drop of {name}"
         ):
             onset(p)
-    from theory.onset import Onset
+    from theory.dynamics.onset import Onset
 
     for number, message in (
         (math.nan, "does not happen"),

@@ -25,9 +25,9 @@ from theory.call.refusal import ParameterError, nearest
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import called, catalogue
 from theory.dynamics.flow import Flow
+from theory.dynamics.onset import of_onset, until
 from theory.equations.equation import Equation, Equations
 from theory.models.registry import COMMANDS, Model, of_all
-from theory.onset import of_onset, until
 from theory.statement.words.stated import UNNAMED, WHOLE, Statement, scope_of, unread
 from theory.statement.words.tree import Random, Spectrum, require
 
@@ -200,7 +200,7 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            As of `theory.onset.of_onset`; ``fluctuations=True`` without seeds.
+            As of `theory.dynamics.onset.of_onset`; ``fluctuations=True`` without seeds.
 
         Raises
         ------

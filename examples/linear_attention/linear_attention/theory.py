@@ -31,8 +31,8 @@ from theory import (
 from theory.call import scope
 from theory.call.refusal import ANYTHING
 from theory.dynamics.catalogue import called, family
+from theory.dynamics.onset import tabulated
 from theory.numbers.numeric import function
-from theory.onset import tabulated
 
 __all__ = [
     "Parameters",
