@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from theory.call.refusal import ParameterError, error_summary
-from theory.dynamics import prediction
+from theory.models import registry
 
 NUMBERS = "biuf"  # kinds of values
 RUN = "_run"  # dimension of the runs before they are on a grid
@@ -55,7 +55,7 @@ def setting(config: str) -> dict[str, Any]:
 
 def _kind(stored: Mapping[str, Any]) -> Any:
     """The model's ``Parameters``; None for students of no registered model."""
-    model = prediction.named(stored["model"])
+    model = registry.named(stored["model"])
     return None if model is None else getattr(model.wing("theory"), "Parameters", None)
 
 

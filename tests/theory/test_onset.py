@@ -15,7 +15,7 @@ from theory import onset as command
 from theory.associative_memory import factual_recall
 from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope
-from theory.dynamics import onset
+from theory.dynamics.onset import tabulated
 from theory.state_tracking import Parameters, emergence_times, flow
 from theory.state_tracking.onset import onset
 from theory.state_tracking.single_students import predict
@@ -222,7 +222,7 @@ def figure_of(curves):
         "t_b": (np.nan, "never", "t"),
         "height": (2.0, "of both"),
     }
-    result = onset.tabulated(rows, lambda: curves, list, absent={"t_b": "never"})
+    result = tabulated(rows, lambda: curves, list, absent={"t_b": "never"})
     assert result.times == {"t_a": "t", "t_b": "t"} and result.numbers["height"] == 2
     assert result.labels == {"t_a": "first", "t_b": "never", "height": "of both"}
     return result.draw().axes

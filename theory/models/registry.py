@@ -333,6 +333,15 @@ def find(name: str) -> Model:
     raise ParameterError(message.rstrip(" ;"))
 
 
+def named(name: str) -> Model | None:
+    """Model of students with this name, that of a model or of one of its kinds; None if
+    unknown.
+    """
+    while name and name not in _table():
+        name = name.rpartition(".")[0]
+    return _table().get(name)
+
+
 def offering(command: str) -> list[str]:
     """Models that implement a ``verify`` command, in the order of the registry."""
     return [m.name for m in _models().values() if command in m.checks]
