@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from theory.dynamics.onset import Onset, of_onset, until
     from theory.dynamics.optimisers import Optimiser
     from theory.equations.equation import Equation, Equations, table
-    from theory.models.registry import Model
+    from theory.models.model import Model
     from theory.symbols.algebra import (
         delta_gradient,
         delta_sum,
@@ -51,7 +51,7 @@ MODULES = {
     "call.parameters": (
         "Allowed BaseParameters ParameterError Preset Stepped number parameter"
     ),
-    "models.registry": "Model",
+    "models.model": "Model",
     "call.scope": "Limit Scope only",
     "symbols.special": "gauss_hermite gauss_legendre",
     "call.sweep": "by_dimension",

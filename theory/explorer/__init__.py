@@ -23,7 +23,7 @@ from theory.dynamics import prediction
 from theory.dynamics.flow import Flow
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
-from theory.models.registry import Model
+from theory.models.model import Model
 from theory.runtime import hdf5, sealed
 from theory.statement.words.tree import Random
 

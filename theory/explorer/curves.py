@@ -23,7 +23,7 @@ from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.explorer import sliders
 from theory.latex import Meanings
-from theory.models.registry import Model
+from theory.models.model import Model
 
 DIGITS = 9  # of a tabulated value
 LONGEST = 600  # operations of a formula that is shown
