@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import cli
 
 ROOT = Path(__file__).parents[1]

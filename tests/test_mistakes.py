@@ -19,9 +19,7 @@ import xarray as xr
 import verify
 from simulate.training import jobs, pool
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.call.values import report
-from theory.dynamics import prediction
+from theory.call.refusal import ParameterError, report
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation, Equations, numbers
 from theory.explore import main as explore
@@ -30,6 +28,7 @@ from theory.models import registry
 from theory.onset import main as onset
 from theory.runtime import plotting, progress
 from theory.statement import draw, eq, gauss, sample, sizes, sort, teacher, weight
+from verify.compare import same_students
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -121,7 +120,7 @@ def test_swapped_arguments():
             match="are swapped: it is compare.curve, runs., and emergence_times.runs",
         ):
             compare(runs, ours)
-    prediction.check_curve(curve, curve)
+    same_students.check_curve(curve, curve)
     with pytest.raises(ParameterError, match="Parameters come first"):
         st.predict(runs, p)
     with pytest.raises(ParameterError, match=r"is a preset; call it: .*\.demo\(\)"):

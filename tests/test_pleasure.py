@@ -21,7 +21,8 @@ import theory
 import verify
 from simulate.store import runs as store
 from theory import state_tracking as st
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.onset import main as onset_command

@@ -19,7 +19,7 @@ from theory.symbols import notation
 
 if TYPE_CHECKING:
     from theory.equations.equation import Equation
-    from theory.models.registry import Model
+    from theory.models.model import Model
 
 
 def escape(text: str) -> str:

@@ -18,8 +18,8 @@ from simulate.discover.flow import NumericFlow
 from simulate.discover.loss import Loss
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
+from theory.dynamics.onset import Onset
 from theory.dynamics.optimisers import Optimiser
-from theory.onset import Onset
 from theory.runtime import memory, output
 from theory.statement.words.tree import require
 

@@ -19,8 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from simulate.training.pool import one_thread
-from theory.call.parameters import ParameterError, nearest
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary, nearest
 from theory.runtime import memory
 from theory.statement.words.tree import require
 

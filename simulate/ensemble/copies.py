@@ -25,8 +25,8 @@ from simulate.discover.loss import MANY, Loss, spread, widened
 from simulate.training import arguments, jobs, optimisers, plan
 from simulate.training.learner import Learner, State
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError, Stepped, parameter
-from theory.call.values import error_summary
+from theory.call.parameters import Stepped, parameter
+from theory.call.refusal import ParameterError, error_summary
 from theory.dynamics.optimisers import Optimiser, Steps
 from theory.statement.words.tree import require
 

@@ -18,8 +18,8 @@ from xarray.backends import NetCDF4DataStore
 import theory
 from simulate.store import joined_runs
 from simulate.store.storage import FORMAT, defer_signals, place
-from theory.call.parameters import BaseParameters, ParameterError, Stepped
-from theory.call.values import error_summary
+from theory.call.parameters import BaseParameters, Stepped
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime import hdf5, memory, output
 from theory.runtime.sealed import KIND, seal, unseal
 

@@ -19,7 +19,7 @@ from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import titles
 from theory.models import registry
 from theory.runtime import plotting

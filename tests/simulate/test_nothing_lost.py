@@ -23,7 +23,7 @@ from simulate.statement.student import Stated
 from simulate.store import checkpoints, runs, storage
 from simulate.training import jobs, pool, stack
 from simulate.training.learner import _tensors
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import sealed
 
 EVERY = pytest.mark.parametrize("name", FIRST)

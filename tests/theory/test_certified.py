@@ -16,8 +16,8 @@ import sympy as sp
 
 from theory import onset as command
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.dynamics import certified
+from theory.call.refusal import ParameterError
+from theory.dynamics import certified, onset
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.models.registry import find
@@ -194,9 +194,7 @@ def test_command(capsys, monkeypatch):
     ends = json.loads(capsys.readouterr().out)["certified"]["alpha_half"]
     interval = balls.Interval(Decimal(ends["low"]), Decimal(ends["high"]))
     assert Decimal("4.2420303235518764907520") in interval
-    monkeypatch.setattr(
-        command.Onset, "certified", lambda self: {"alpha_half": interval}
-    )
+    monkeypatch.setattr(onset.Onset, "certified", lambda self: {"alpha_half": interval})
     assert (
         command.main(["state_tracking", "--preset", "demo", "--certify", "--quiet"])
         == 0

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.integrate import half_times
 from theory.state_tracking.single_students.realisation import Start

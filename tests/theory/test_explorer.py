@@ -19,7 +19,7 @@ from tests.firefox import Firefox
 from theory import Equation
 from theory import explorer as build
 from theory.call import sweep
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.explorer import curves, sliders
 from theory.explorer.curves import gridded
 from theory.models.registry import TABLE, find

@@ -13,7 +13,8 @@ import warnings
 import pytest
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError, Stepped
+from theory.call.parameters import Stepped
+from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope, Limit, Scope
 from theory.models.registry import TABLE, find
 from theory.onset import main as onset

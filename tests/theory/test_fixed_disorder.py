@@ -11,7 +11,7 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.model.task import Sequences

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.equations.equation import STATUSES
 from theory.models import registry
 from theory.runtime import output

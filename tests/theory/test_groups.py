@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.model import groups, task
 
 TRANSITIVE = [

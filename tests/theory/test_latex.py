@@ -21,7 +21,7 @@ import sympy as sp
 
 from theory import latex
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import printing
 from theory.equations.equation import Equation, by_number, numbers
 from theory.models import registry

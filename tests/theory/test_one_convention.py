@@ -13,7 +13,7 @@ import xarray as xr
 
 import theory
 from tests.theory.test_swept_numbers import SMALL
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import TABLE
 
 NAMES = ("emergence_times", "thresholds", "predict", "flow", "onset")

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")

@@ -12,7 +12,7 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import prediction
 from theory.state_tracking.single_students import accuracy_kernels
 from theory.state_tracking.single_students.cavity import Cavity
@@ -23,6 +23,7 @@ from theory.state_tracking.single_students.levels import DRAWS, LEVELS
 from theory.state_tracking.single_students.optimised_disorder import system
 from theory.state_tracking.single_students.predict import ACCURACIES
 from theory.state_tracking.single_students.realisation import Realisation, Start
+from verify.compare import same_students
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -480,4 +481,4 @@ def test_a_curve_of_other_students_says_which():
     with pytest.raises(
         ParameterError, match=r"^N = 7: of the curve; .* were trained with 6$"
     ):
-        prediction.check_curve(curve, runs)
+        same_students.check_curve(curve, runs)

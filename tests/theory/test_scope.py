@@ -14,10 +14,10 @@ from test_swept_numbers import CASES, of, small
 from theory import onset
 from theory import state_tracking as st
 from theory.call import scope
-from theory.call.parameters import ParameterError
-from theory.dynamics import prediction
+from theory.call.refusal import ParameterError
 from theory.models.registry import MODELS, TABLE, find
 from theory.state_tracking import quadrature
+from verify.compare import same_students
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
 # Teachers, a start or an optimiser of one's own: no field says so.
@@ -246,9 +246,9 @@ def test_what_is_compared_is_of_the_same_students():
     pass.
     """
     p, curve, runs = curve_and_runs()
-    prediction.check_curve(curve, runs)
-    prediction.check_curve(curve.drop_attrs(), runs)
-    prediction.check_curve(curve.mean("seed"), runs.drop_attrs())
+    same_students.check_curve(curve, runs)
+    same_students.check_curve(curve.drop_attrs(), runs)
+    same_students.check_curve(curve.mean("seed"), runs.drop_attrs())
     adam = p.replace(optimizer="adam").as_json()
     own = '{"given_permutations": [[0]]}'
     for ours, theirs, words in [
@@ -279,6 +279,6 @@ def test_what_is_compared_is_of_the_same_students():
         (curve, runs.A, "runs: must be a Dataset, got DataArray"),
     ]:
         with pytest.raises(ParameterError, match=words):
-            prediction.check_curve(ours, theirs)
+            same_students.check_curve(ours, theirs)
     with scope.allow_beyond(), pytest.warns(scope.BeyondScope):
-        prediction.check_curve(curve, runs.assign_attrs(configuration=own))
+        same_students.check_curve(curve, runs.assign_attrs(configuration=own))

@@ -14,8 +14,8 @@ from simulate import __main__ as simulate
 from simulate import systems
 from theory import __main__ as theory
 from theory import __version__
-from theory.call.parameters import ParameterError
-from theory.models import registry
+from theory.call.refusal import ParameterError
+from theory.models import model, registry
 from theory.runtime import commands
 from verify.__main__ import main as verify
 
@@ -207,7 +207,7 @@ def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
     assert verify([]) == 0
     shown = capsys.readouterr().out
     assert (
-        all(f"\nverify.{c} " in shown for c in registry.COMMANDS)
+        all(f"\nverify.{c} " in shown for c in model.COMMANDS)
         and "theory.onset" not in shown
     )
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):

@@ -12,7 +12,7 @@ import sympy as sp
 import xarray as xr
 
 from theory.associative_memory import factual_recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import OWN, find
 from theory.positional_semantic import State
 

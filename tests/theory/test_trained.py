@@ -10,7 +10,7 @@ import torch
 
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 from theory.state_tracking import predict
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder

@@ -15,7 +15,7 @@ import xarray as xr
 import verify
 from simulate.state_tracking import train
 from simulate.store import runs as store
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import flow
 from verify.checks.admission import CODE, admitted, rules
 from verify.rates import rates

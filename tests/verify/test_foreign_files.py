@@ -21,7 +21,7 @@ from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
 from simulate.store import runs, storage
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import memory, sealed
 from verify import timescales, trajectories

@@ -11,7 +11,7 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from verify.checks.check import failed
 from verify.compare.exponents import Rate

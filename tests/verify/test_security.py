@@ -20,7 +20,7 @@ from simulate.state_tracking import __main__ as students
 from simulate.store import checkpoints, runs, storage
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.runtime import sealed
 from verify import timescales

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify import trajectories
 from verify.checks import command
 from verify.compare import tables

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from theory.call.values import (
+from theory.call.refusal import (
     ANYTHING,
     MOST,
     Allowed,
     ParameterError,
-    Values,
     admitted,
     nearest,
     number,
     shown,
 )
+from theory.call.values import Values
 
 NOT_SHOWN = (
     "n_test",

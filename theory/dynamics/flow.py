@@ -14,7 +14,8 @@ import numpy as np
 import sympy as sp
 
 from theory.call import sweep
-from theory.call.parameters import Allowed, BaseParameters, ParameterError, number
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import Allowed, ParameterError, number
 from theory.call.scope import Scope
 from theory.dynamics import certified, solution, trajectory
 from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.symbols.notation import Forms
 

@@ -14,8 +14,7 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory.call.parameters import ParameterError, shown
-from theory.call.values import most_extreme
+from theory.call.refusal import ParameterError, most_extreme, shown
 from theory.dynamics.special_times import (
     APART,
     all_parts,

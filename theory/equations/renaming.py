@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import printing
 from theory.symbols import notation
 

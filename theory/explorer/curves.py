@@ -17,12 +17,13 @@ from sympy.printing.jscode import JavascriptCodePrinter
 from sympy.printing.mathml import mathml
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.explorer import sliders
 from theory.latex import Meanings
-from theory.models.registry import Model
+from theory.models.model import Model
 
 DIGITS = 9  # of a tabulated value
 LONGEST = 600  # operations of a formula that is shown

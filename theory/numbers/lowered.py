@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.symbols.contraction import Array, Code
 from theory.symbols.notation import Forms

@@ -19,7 +19,7 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.symbols.algebra import nodes
 
 QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds

@@ -18,7 +18,7 @@ from theory import (
     written_as,
 )
 from theory.call import scope, sweep
-from theory.onset import Onset, tabulated, until
+from theory.dynamics.onset import Onset, tabulated, until
 from theory.state_tracking import exact, inversion
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise

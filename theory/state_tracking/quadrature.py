@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from theory import Allowed, ParameterError, by_dimension
-from theory.call import arguments, scope, sweep
+from theory.call import arrays, scope, sweep
 from theory.state_tracking import exact
 from theory.state_tracking.model import symbols
 from theory.state_tracking.model.parameters import Parameters
@@ -97,7 +97,7 @@ class Points:
             For a value that is not allowed, or if (R_0 - S_0)^2 overflows.
         """
         values = sweep.numbers(values, NAMES)
-        read = [arguments.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
+        read = [arrays.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
         v = dict(
             zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True)
         )
@@ -306,7 +306,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
                     f" {FLOW.theory}"
                 ]
             )
-    level = arguments.array("level", level, Allowed(above=0, below=1))
+    level = arrays.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})

@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError, nearest, shown
+from theory.call.refusal import ParameterError, nearest, shown
 
 Forms = dict[sp.Symbol, sp.Expr]  # expressions by the symbols that they stand for
 NAMES: dict[sp.Symbol, str] = {}

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from theory.models.registry import Model
+from theory.models.model import Model
 from theory.runtime.output import FUNCTIONS, hashed, undocumented
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,7 @@ ASIDE = (
     "verify.checks.admission",
     "verify.checks.digests",
     "verify.checks.report_store",
+    "theory.models.model",
     "theory.models.registry",
     "theory.models.plugins",
     "verify.device.students",

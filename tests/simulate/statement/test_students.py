@@ -27,8 +27,9 @@ from simulate.statement import student as kind
 from simulate.training import plan, pool
 from simulate.training.streams import keyed
 from theory import Optimiser
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty
+from theory.models import stated as stated_models
 from theory.statement import (
     cross_entropy,
     draw,
@@ -217,7 +218,7 @@ def test_a_file_is_trained_and_swept(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["trained"] == 1
     changed = FILE.replace("W[z, y]", "2 * W[z, y]")  # another statement is another run
     (folder / "mine.py").write_text(changed)
-    monkeypatch.setattr(model, "of_file", model.of_file.__wrapped__)
+    monkeypatch.setattr(stated_models, "of_file", stated_models.of_file.__wrapped__)
     assert command.main([str(folder / "mine.py"), *shared]) == 0
     assert len(list(tmp_path.rglob("seed-*.nc"))) == 4
 

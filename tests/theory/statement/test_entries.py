@@ -14,7 +14,7 @@ import sympy as sp
 sys.path.insert(0, str(Path(__file__).parent))
 import systems
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation import printed
 from theory.statement.derivation.derived import derive
 from theory.statement.evaluation import arrays, wick

@@ -11,7 +11,7 @@ import pytest
 
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.statement import (
     eq,

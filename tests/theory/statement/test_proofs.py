@@ -14,7 +14,7 @@ import systems
 from test_acceptance import rates_are_those_of_classes
 
 from theory.__main__ import main
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement import cross_entropy, draw, eq, sort, statement, teacher, weight
 from theory.statement.derivation import roles, symmetry
 from theory.statement.derivation.derived import derive

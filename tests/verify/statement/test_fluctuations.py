@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from simulate.statement import Student, student
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import find
 from theory.statement import (
     draw,

@@ -19,7 +19,7 @@ import systems
 from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement import (
     cross_entropy,
     draw,

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from theory.call.arguments import Positive, checked
-from theory.call.parameters import Allowed, ParameterError
+from theory.call.refusal import Allowed, ParameterError
 from theory.runtime import memory
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.single_students import dressed

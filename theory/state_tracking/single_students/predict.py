@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, until
-from theory.call import scope, sweep
-from theory.call.parameters import Allowed, number
+from theory.call import grid, scope, sweep
+from theory.call.refusal import Allowed, number
 from theory.dynamics import prediction
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.model.scope import FLOW
@@ -222,7 +222,7 @@ def labelled(
     if isinstance(values, xr.DataArray):
         return values.rename(name).assign_attrs(attributes).to_dataset()
     arrays = {field: np.asarray(v) for field, v in given.items()}
-    dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
+    dims, coordinates = grid.axes(arrays, np.shape(values), {f: f for f in arrays})
     return xr.Dataset({name: (dims, values, attributes)}, coordinates)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import output
 from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import Derived, derive

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation.roles import Roles
 from theory.statement.evaluation.frames import (
     Element,

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.words.tree import (
     Function,
     Gauss,

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError, shown
+from theory.call.refusal import ParameterError, shown
 from theory.symbols import notation
 
 _count = itertools.count()
