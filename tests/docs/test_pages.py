@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -294,7 +293,7 @@ def test_pages_of_the_api_open_with_what_is_called(interface):
     assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
         f"`{name} <" in interface.called("verify")
-        for name in ("ensembles", "times.exponents")
+        for name in ("ensembles", "compare.times.exponents")
     )
 
 
