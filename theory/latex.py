@@ -106,7 +106,8 @@ def fragment(equations: Iterable[Equation]) -> str:
             + f" \\label{{eq:{e.name}}}"
         )
     body = " \\\\\n".join(made)
-    return f"\\begingroup\\allowdisplaybreaks\n\\begin{{align}}\n{body}\n\\end{{align}}\n\\endgroup"
+    align = f"\\begin{{align}}\n{body}\n\\end{{align}}"
+    return f"\\begingroup\\allowdisplaybreaks\n{align}\n\\endgroup"
 
 
 def symbols(
@@ -140,7 +141,9 @@ def symbols(
                 rows.setdefault((printed, means), row)
     head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
     body = "\n".join(" & ".join(row) + r" \\" for row in rows.values())
-    return f"{{\\small\n\\begin{{longtable}}{{lp{{68mm}}p{{46mm}}}}\n{head}\n{body}\n\\end{{longtable}}}}"
+    columns = "{lp{68mm}p{46mm}}"
+    table = f"\\begin{{longtable}}{columns}\n{head}\n{body}\n\\end{{longtable}}"
+    return f"{{\\small\n{table}}}"
 
 
 def occurring(equation: Equation) -> list[Any]:

@@ -385,12 +385,10 @@ class Loss:
         """Buffers, and numbers that modules keep as attributes, by what to do if they
         change.
         """
-        numbers: dict[str, Any] = {
-            f"the buffer {k} (batch norm in training mode?); call module.eval() first": (
-                x.tolist()
-            )
-            for k, x in self.module.named_buffers()
-        }
+        numbers: dict[str, Any] = {}
+        for name, x in self.module.named_buffers():
+            buffer = f"the buffer {name} (batch norm in training mode?)"
+            numbers[f"{buffer}; call module.eval() first"] = x.tolist()
         for name, of in self.module.named_modules(prefix="module"):
             for k, x in vars(of).items():
                 if isinstance(x, int | float):

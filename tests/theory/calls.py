@@ -58,8 +58,6 @@ INNER = {
     ),
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
-    "online.numbers": "numbers_at boundary end_of",
-    "online.onset": "basins",
 }
 OF_REWARDS = ()
 REWARDED = [("state_tracking", name) for name in OF_REWARDS]

@@ -75,7 +75,8 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     ParameterError
         For anything else: text, containers, arrays, true or false, infinity.
     """
-    # SymPy runs text in containers as code, even if strict. Arrays without an axis are numbers.
+    # SymPy runs text in containers as code, even if strict.
+    # Arrays without an axis are numbers.
     has_entries = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
     container = has_entries and not isinstance(value, sp.Basic)
     try:

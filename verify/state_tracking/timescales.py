@@ -75,13 +75,31 @@ def exact_solution(p: Parameters) -> list[Check]:
         for q in ("onset_sharp", "onset_A", "onset_departure")
     )
     rows = (
-        ("time of A = 1/2 by the exact solution", "kappa, pace, margin_of_D",
-         half, solution.alpha_half.item(), 1e-9, events),
-        ("A L at 0.9 alpha_star, L = 1e8", "onset_sharp",
-         size * sharp[1], size * grown[1], 1e-5, "1/L over the distance to the pole, squared"),
-        ("ln(A/A_(81)) at 0.05 alpha_star, L = 1e8", "onset_departure",
-         departure[0], np.log(grown[0] / printed[0]), 5e-3, "next term: 4/15 of (eta alpha)^2 c_omega/2"),
-    )  # fmt: skip
+        (
+            "time of A = 1/2 by the exact solution",
+            "kappa, pace, margin_of_D",
+            half,
+            solution.alpha_half.item(),
+            1e-9,
+            events,
+        ),
+        (
+            "A L at 0.9 alpha_star, L = 1e8",
+            "onset_sharp",
+            size * sharp[1],
+            size * grown[1],
+            1e-5,
+            "1/L over the distance to the pole, squared",
+        ),
+        (
+            "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
+            "onset_departure",
+            departure[0],
+            np.log(grown[0] / printed[0]),
+            5e-3,
+            "next term: 4/15 of (eta alpha)^2 c_omega/2",
+        ),
+    )
     return [identity(*row) for row in rows]
 
 
