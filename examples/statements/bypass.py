@@ -1,12 +1,12 @@
 """State tracking with a bypass: a table of the state alone beside logic.
 
 The d_g actions lead from each state to different states, which are named by the
-action; N - d_g states are never reached. One of six actions is the right one.
+action; N - d_g states are never reached. One action of a sequence is the right one.
 """
 
 from theory.statement import *
 
-LENGTH = 6  # actions of a sequence
+LENGTH = 3  # actions of a sequence; the flow grows quickly with it
 N, d_g = sizes("N d_g")  # states, actions
 b = number("b")  # strength of the bypass
 state, action, nobody = sort("state", N), sort("action", d_g), sort("nobody", N - d_g)
