@@ -9,6 +9,8 @@ from typing import Any
 import sympy as sp
 from sympy.concrete.delta import deltasummation
 
+from theory.symbols.reading import sympified
+
 Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
@@ -172,7 +174,7 @@ def vanishes(expr: sp.Expr) -> bool:
     trigonometric functions written as exponentials. Only if that is inconclusive is
     `sympy.simplify` called, which is slow.
     """
-    expr = sp.sympify(expr, strict=True)
+    expr = sympified(expr)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
     return (
         any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms)
@@ -220,7 +222,7 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     ValueError
         If it has no Taylor series, or more than `MOST` leading orders cancel.
     """
-    expr, size = sp.sympify(expr, strict=True), order + 1
+    expr, size = sympified(expr), order + 1
     while True:  # if leading powers cancel, recompute with more terms
         first, coefficients = _laurent(expr, size, small)
         missing = order + 1 - first - len(coefficients)

@@ -9,6 +9,7 @@ from typing import Any
 import sympy as sp
 
 from theory.call.parameters import ParameterError, nearest, shown
+from theory.symbols.reading import sympified
 
 Forms = dict[sp.Symbol, sp.Expr]  # expressions by the symbols that they stand for
 NAMES: dict[sp.Symbol, str] = {}
@@ -79,11 +80,7 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     has_entries = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
     container = has_entries and not isinstance(value, sp.Basic)
     try:
-        read = (
-            None
-            if container or isinstance(value, bool)
-            else sp.sympify(value, strict=True)
-        )
+        read = None if container or isinstance(value, bool) else sympified(value)
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)

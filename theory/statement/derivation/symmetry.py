@@ -16,6 +16,7 @@ from theory.call.parameters import ParameterError
 from theory.symbols import notation
 from theory.symbols.algebra import Rebuild, rebuilt, slope
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 RANK = 1e-9  # of a column's size: double precision with a margin
 SMALL = 1e-4  # slope below which errors are absolute: all of them may vanish
@@ -240,7 +241,7 @@ class Points:
         classes = [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
         limits = [
-            [sp.sympify(x, strict=True).xreplace(fixed) for x in part]
+            [sympified(x).xreplace(fixed) for x in part]
             for part in (sorts, classes, room)
         ]
         self.counts = sp.lambdify(self.sizes, limits, "math")

@@ -14,6 +14,7 @@ import sympy as sp
 
 from theory.call.parameters import ParameterError, shown
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 _count = itertools.count()
 
@@ -355,7 +356,7 @@ class Node(Unordered):
         return self * -1 + other
 
     def __pow__(self, exponent: Any) -> Node:
-        return Node("power", (self,), (), sp.sympify(exponent, strict=True))
+        return Node("power", (self,), (), sympified(exponent))
 
     def __truediv__(self, other: Any) -> Node:
         return self * node(other) ** -1
@@ -375,7 +376,7 @@ def node(value: Any) -> Node:
     if isinstance(value, Node):
         return value
     try:
-        made = sp.sympify(value, strict=True)
+        made = sympified(value)
     except sp.SympifyError:
         made = None
     require(isinstance(made, sp.Expr), f"{value!r}: must be a number")
