@@ -222,7 +222,7 @@ def compiled(
     """
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
-    parts = sp.Tuple(*expressions) if many else sympified(expressions)
+    parts = sp.Tuple(*map(sympified, expressions)) if many else sympified(expressions)
     distinct = nodes(parts)
     for part in distinct:
         if isinstance(part, AppliedUndef | sp.DiracDelta | sp.Derivative | sp.Subs):

@@ -43,6 +43,7 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
     ParameterError
         For any other word.
     """
+    u, v, uv = map(sympified, (u, v, uv))
     size = sp.sqrt(u * v)
     table = {
         "linear": lambda: uv,
@@ -55,8 +56,8 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
     words = ", ".join(table)
     require(activation in table, f"activation = {activation!r}: must be one of {words}")
     if activation == "relu" and u == v == uv:  # the limit, which has slopes
-        return sympified(u) / 2
-    return sympified(table[activation]())
+        return u / 2
+    return table[activation]()
 
 
 class Overlaps:

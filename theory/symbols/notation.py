@@ -9,6 +9,7 @@ from typing import Any
 import sympy as sp
 
 from theory.call.parameters import ParameterError, nearest, shown
+from theory.call.values import unwrapped
 from theory.symbols.reading import sympified
 
 Forms = dict[sp.Symbol, sp.Expr]  # expressions by the symbols that they stand for
@@ -76,12 +77,10 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     ParameterError
         For anything else: text, containers, arrays, true or false, infinity.
     """
-    # SymPy runs text in containers as code, even if strict. Arrays without an axis are numbers.
-    has_entries = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
-    container = has_entries and not isinstance(value, sp.Basic)
+    value = unwrapped(name, value)
     try:
-        read = None if container or isinstance(value, bool) else sympified(value)
-    except (sp.SympifyError, TypeError, ValueError, AttributeError):
+        read = None if isinstance(value, bool) else sympified(value)
+    except (TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
     if (

@@ -5,6 +5,8 @@ from typing import Any
 
 import sympy as sp
 
+from theory.call.values import ParameterError, is_time, shown, unwrapped
+
 
 def sympified(value: Any) -> Any:
     """A number as a SymPy number; expressions and matrices of SymPy unchanged.
@@ -14,11 +16,13 @@ def sympified(value: Any) -> Any:
 
     Raises
     ------
-    SympifyError
+    ParameterError
         For anything else.
     """
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()
-    if not isinstance(value, sp.Basic | sp.MatrixBase | numbers.Number):
-        raise sp.SympifyError(value)
+    value = unwrapped("number", value)
+    number = isinstance(value, numbers.Number) and not is_time(value)
+    if not (number or isinstance(value, sp.Basic | sp.MatrixBase)):
+        raise ParameterError(
+            f"{shown(value)}: must be a number or an expression of SymPy"
+        )
     return sp.sympify(value, strict=True)

@@ -201,7 +201,7 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
         return Weight(name, sorts, start)
     try:
         return Weight(name, sorts, sympified(start))
-    except sp.SympifyError:
+    except ParameterError:
         laws = "gaussian(sigma), uniform(width) or orthogonal(scale)"
         raise ParameterError(
             f"weight {name}: start = {start!r}: must be a number, {laws}"

@@ -377,7 +377,7 @@ def node(value: Any) -> Node:
         return value
     try:
         made = sympified(value)
-    except sp.SympifyError:
+    except ParameterError:
         made = None
     require(isinstance(made, sp.Expr), f"{value!r}: must be a number")
     return Node(
