@@ -261,7 +261,7 @@ def test_no_entry_of_the_statement_cache_is_parsed(part, parsed, tmp_path, monke
     (file,) = tmp_path.glob("statement_*.json")
     content = json.loads(file.read_text())
     content.pop("seal")
-    for place in expressions(content["fields"]) + expressions(content["cached"]):
+    for place in expressions(content["moving"]):
         holder, k = place
         saved, holder[k] = holder[k], part
         seal = derivation_store._seal(content)
