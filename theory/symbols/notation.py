@@ -30,6 +30,7 @@ def array(
     name: str, latex: str | None = None, means: str = "", **assumptions: Any
 ) -> sp.IndexedBase:
     """Make an indexed array (real by default) with its LaTeX form and meaning."""
+    distinct("array", [name])
     made = sp.IndexedBase(name, **(assumptions or {"real": True}))
     _named(made.label, latex)
     return _meaning(made, means)

@@ -375,6 +375,8 @@ def node(value: Any) -> Node:
     """
     if isinstance(value, Node):
         return value
+    if isinstance(value, Unordered):
+        value._refuse()
     try:
         made = sympified(value)
     except ParameterError:
