@@ -103,7 +103,8 @@ def compare(loss: Loss, module: nn.Module, function: Callable | None) -> None:
     away = np.random.default_rng(2).normal(size=loss.size)
     own: Any = functools.partial(function, module) if function else module.loss
     for distance in PLACES:
-        theta = loss.start + distance * away
+        loss.load(loss.start + distance * away)
+        theta = loss.flat(loss.leaves)  # as rounded
         try:
             value, slopes = loss.slopes(theta)
         except Exception:  # of a stranger's code, far away from the start
@@ -127,3 +128,4 @@ def compare(loss: Loss, module: nn.Module, function: Callable | None) -> None:
         for k, g in gradients.items():
             off = np.abs(g.numpy() - expected[k]).max(initial=0)
             require(off <= close * scale, f"{k}: the gradient {BUT}; {ADVICE}")
+    loss.load(loss.start)
