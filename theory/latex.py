@@ -16,6 +16,7 @@ from theory.equations.renaming import Renaming
 from theory.models import registry
 from theory.runtime import cli, output
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 if TYPE_CHECKING:
     from theory.equations.equation import Equation
@@ -148,10 +149,7 @@ def symbols(
 
 def occurring(equation: Equation) -> list[Any]:
     """Symbols, arrays and undefined functions in an equation, without bound ones."""
-    both = (
-        sp.sympify(equation.lhs, strict=True),
-        sp.sympify(equation.rhs, strict=True),
-    )
+    both = (sympified(equation.lhs), sympified(equation.rhs))
     arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
     functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
     plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
