@@ -1,3 +1,4 @@
-"""dressed, cavity, fixed_disorder, kernels=fixed_disorder_kernels, accuracy_kernels,
-integrate, levels, per_seed, predict, realisation, trained=optimised_disorder.
+"""Theories of single students: `levels` by name and `predict`; `cavity` (with
+`dressed`, `accuracy_kernels`), `fixed_disorder` (with `fixed_disorder_kernels`,
+`optimised_disorder`), `integrate`, `realisation`, `per_seed`.
 """
