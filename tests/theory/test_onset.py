@@ -170,7 +170,7 @@ def test_few_steps_are_refused(capsys):
     ):
         emergence_times(p, eta=[low, high])
     assert predict(
-        p.replace(eta=high, epochs=20), seeds=1, level="dressed"
+        p.replace(eta=high, epochs=20), seeds=1, level="cavity"
     ).A.size  # takes steps
     for rate, few in (("1", False), ("30", True)):
         assert command.main(["induction_heads", "--set", f"eta={rate}"]) == 0
