@@ -1,6 +1,7 @@
 """`predict`: theory of single students, with the same interface for all models."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,14 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
+from theory.call import scope
 from theory.call.parameters import ParameterError
 from theory.dynamics import prediction
-from theory.state_tracking.single_students import accuracy_kernels
+from theory.state_tracking.single_students import (
+    accuracy_kernels,
+    fixed_disorder,
+    levels,
+)
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.integrate import solve
@@ -261,6 +267,55 @@ def test_edited_runs_are_refused(students, level, edited, words):
     """
     with pytest.raises(ParameterError, match=words):
         st.predict(SMALL, edited(students[0]), level=level, accuracies=False)
+
+
+@pytest.mark.parametrize("name", ["A", "R", "S", "loss", *ACCURACIES])
+def test_each_quantity_says_how_far_it_is_off(students, name):
+    """From the students, wherever along the run; beyond a bound a warning names it and
+    the seed, and no other.
+    """
+    runs, worst = students[0].copy(deep=True), 1
+    for x in ("A", "R", "S", "loss", *ACCURACIES):
+        runs[x][:] = st.predict(SMALL, students[0])[x].transpose(*runs[x].dims)
+    assert "note" not in st.predict(SMALL, runs).attrs
+    off = 2.0 if name in ACCURACIES else 0.5 * max(float(abs(runs[name]).max()), 1)
+    runs[name][{"seed": worst, "alpha": 3}] -= off
+    with pytest.warns(scope.FarOff, match=f"{name} by up to {off:.2g} .seed 4."):
+        found = st.predict(SMALL, runs)
+    assert found[name].off_by == pytest.approx(off)
+    for other in {"A", "R", "S", "loss", *ACCURACIES} - {name}:
+        assert found[other].off_by < 1e-6 and f" {other} by" not in found.note
+    assert "loss" in runs and "off_by" not in found.rollout_accuracy_se.attrs
+    drawn = st.predict(SMALL, seeds=2)
+    assert not any("off_by" in x.attrs for x in drawn.data_vars.values())
+
+
+def test_sampling_alone_is_no_deviation(students):
+    """The test set of these students has 32 words: rollouts scatter by a tenth."""
+    with warnings.catch_warnings(action="error"):
+        found = st.predict(SMALL, students[0])
+    assert found.rollout_accuracy.off_by > 0.05
+
+
+def test_accuracies_do_not_jump_where_words_are_too_many_to_list(monkeypatch):
+    """One road beside the other at the same sizes, of the same students: within four
+    standard errors; each result says its road.
+    """
+    start, runs = started()
+    given = Realisation.drawn(P, start, np.random.default_rng(8))
+    runs.attrs.clear()
+    seen = []
+    for inputs in (fixed_disorder.INPUTS, 2000):
+        monkeypatch.setattr(fixed_disorder, "INPUTS", inputs)
+        monkeypatch.setattr(levels, "INPUTS", inputs)
+        seen.append(st.predict(P, runs, given=given))
+    listed, sampled = seen
+    assert listed.accuracies == "on all 625 words from all states"
+    assert sampled.accuracies.startswith("on 2000 sampled words")
+    for name, error in zip(ACCURACIES, ERRORS, strict=True):
+        gap = abs(listed[name] - sampled[name])
+        assert (listed[error] == 0).all() and (sampled[error] > 0).all()
+        assert (gap <= 4 * sampled[error]).all() and (gap > 0).any()
 
 
 # Students that the paper's flow and the cavity equations do not describe: time of A =
