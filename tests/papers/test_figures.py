@@ -297,7 +297,7 @@ def test_a_referee_keeps_the_figure(name, monkeypatch):
     few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))
     monkeypatch.setattr(ensemble, "shipped", lambda setting: few(*read(setting)))
     monkeypatch.setattr(
-        figures, "best", lambda p, runs: st.predict(p, runs, level="dressed")
+        figures, "best", lambda p, runs: st.predict(p, runs, level="cavity")
     )
     drawn = figures.FIGURES[name].draw(Source("shipped", [0]))
     assert off(drawn) == []

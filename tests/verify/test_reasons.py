@@ -16,7 +16,6 @@ from verify.state_tracking import ensemble
 ROOT = Path(verify.__file__).parent
 PASSED_ON = {  # reasons that tables and callers give
     ("ensemble.py", "why"),
-    ("ladder_checks.py", "limit"),
     ("gradients.py", "why"),
     ("trajectories.py", "why"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from theory.call.refusal import ParameterError, nearest
 from theory.models import plugins
-from theory.models.model import COMMANDS, Model, together
+from theory.models.model import COMMANDS, Model
 
 __all__ = [
     "COMMANDS",
