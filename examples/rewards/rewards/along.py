@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import brentq, minimize_scalar
 
-from rewards import clocks, orbit, times
+from rewards import clocks, orbit
 from rewards.parameters import SCOPE, UNPENALISED, Parameters
 from theory import Allowed, ParameterError, gauss_legendre, number
 from theory.call.scope import pointwise
@@ -29,7 +29,7 @@ def clock(p: Parameters) -> Curve:
 
 @cache
 def _compiled(reward: str, normalised: bool, size: int, steps: int) -> Any:
-    form = clocks.full_clock(reward, normalised, size, steps).doit()
+    form = clocks.full_clock(reward, normalised, size, steps)
     return function(form, [clocks.s, clocks.N, clocks.penalty, clocks.s_0])
 
 
@@ -105,7 +105,9 @@ def rewards_time(p: Parameters, level: float) -> float:
     end = orbit.time_of(numbers, level)
     if end <= begun or not np.isfinite(end):
         return end
-    stands_still = begun == 0 and not clock(p)(orbit.success(numbers, 0.0))[0] > ROUNDING
+    stands_still = (
+        begun == 0 and not clock(p)(orbit.success(numbers, 0.0))[0] > ROUNDING
+    )
     if stands_still:
         return np.inf
     return begun + float(waited(p, panels(begun, end))[-1])
@@ -230,10 +232,3 @@ def halfway(p: Parameters) -> float:
     """
     x = HALF ** (1 / p.steps)
     return float(clocks.success_of_excess().subs({clocks.x: x, clocks.N: p.N}))
-
-
-def fastest_horizon(p: Parameters, s: float) -> int:
-    """Steps of a rollout, up to L, with the fastest clock at s."""
-    x = (p.N * s - 1) / (p.N - 1)
-    edge = times.next_horizon()  # one step more pays from here on
-    return 1 + sum(x > float(edge.subs(clocks.horizon, n)) for n in range(1, p.L))

@@ -23,8 +23,8 @@ from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.mean_field import MEAN_FIELD
 from theory.state_tracking.model.symbols import (
-    N,
     A,
+    N,
     R,
     S,
     accuracy,
@@ -34,11 +34,10 @@ from theory.state_tracking.model.symbols import (
     j,
     m,
     ref,
-    t,
 )
 from theory.state_tracking.model.symbols import L as LENGTH
 
-REWARD = ("outcome", "step", "true")
+REWARD = ("outcome", "step")
 BY_MARGIN = "slope of the objective over that of ln s, both by the margin"
 PENALISED = BEYOND + ", with a penalty"
 IID = ("rollouts independent", "R_i the reward of rollout i")
@@ -62,7 +61,9 @@ clock = symbol(
 G = symbol(
     "G", means="rollouts whose mean reward is the baseline", integer=True, positive=True
 )
-k = symbol("k", means="how many of G rollouts are right", integer=True, nonnegative=True)
+k = symbol(
+    "k", means="how many of G rollouts are right", integer=True, nonnegative=True
+)
 factor = symbol(
     "gain", r"\gamma", "what a baseline or a normalisation multiplies the clock by"
 )
@@ -168,26 +169,10 @@ def outcome_clock(steps: sp.Expr = horizon) -> sp.Expr:
     name="rewards_clock_step",
     rollouts=True,
 )
-def step_clock(steps: sp.Expr = horizon) -> sp.Expr:
+def step_clock() -> sp.Expr:
     """Clock of the mean reward over steps, each right given the state before it."""
     written_as(success_of_excess(), pace_of(success_of_excess()))
     return s
-
-
-@CLOCKS.equation(
-    clock,
-    BEYOND + ", one per step, for the true state",
-    BY_MARGIN,
-    name="rewards_clock_true",
-    rollouts=True,
-)
-def true_clock(steps: sp.Expr = horizon) -> sp.Expr:
-    """Clock of the mean reward over steps, each right where its state is the true
-    one.
-    """
-    slope = expected_reward(t).diff(x) * excess().diff(s)
-    form = written_as(t * x ** (t - 1), slope)
-    return sp.Sum(form, (t, 1, steps)) / steps * s
 
 
 @CLOCKS.equation(
@@ -198,23 +183,20 @@ def rewards_from_scratch() -> sp.Expr:
     return outcome_clock(1 + LENGTH).subs(x, 0)
 
 
-CLOCK_OF = {"outcome": outcome_clock, "step": step_clock, "true": true_clock}
-
-
 def clock_of(reward: str, steps: sp.Expr = horizon) -> sp.Expr:
     """Clock by x and s of a kind of reward, without a baseline.
 
     Parameters
     ----------
-    reward : {'outcome', 'step', 'true'}
-        Last state right; every step right given the state before it; every state the
-        true one (means over steps).
+    reward : {'outcome', 'step'}
+        Last state right; or every step right given the state before it (mean over
+        steps).
     steps : Expr
         Steps of a rollout.
     """
-    if reward not in CLOCK_OF:
+    if reward not in REWARD:
         raise ParameterError(f"reward = {reward!r}: must be one of {', '.join(REWARD)}")
-    return CLOCK_OF[reward](steps)
+    return outcome_clock(steps) if reward == "outcome" else step_clock()
 
 
 # What a baseline, a normalisation, and rows that differ in their success do to a clock
@@ -234,9 +216,7 @@ def scatter_gain() -> sp.Expr:
 
     def mean(value: sp.Expr) -> sp.Expr:
         """Mean over rows: `off` has mean 0 and mean square `scatter`."""
-        polynomial = sp.Poly(sp.expand(value), off)
-        square = polynomial.coeff_monomial(off**2)
-        return polynomial.coeff_monomial(1) + square * scatter
+        return sp.expand(value).subs(off**2, scatter).subs(off, 0)
 
     by_rewards, by_labels = s * (1 - s), 1 - s
     slope = success_of_margin().diff(m)
@@ -271,9 +251,7 @@ def normalised_gain() -> sp.Expr:
     return sp.Sum(chance * value, (k, 1, G - 1))  # rewards all alike: no advantage
 
 
-@GAINS.equation(
-    factor, BEYOND + ", GRPO", *IID, "G large", status="leading order"
-)
+@GAINS.equation(factor, BEYOND + ", GRPO", *IID, "G large", status="leading order")
 def normalised_gain_limit() -> sp.Expr:
     """The share of right rollouts in a large group is J."""
     of_share = sp.sqrt(J * (1 - J)) / (J * (1 - J))
@@ -338,7 +316,7 @@ def full_clock(
 
     Parameters
     ----------
-    reward : {'outcome', 'step', 'true'}
+    reward : {'outcome', 'step'}
         As for `clock_of`.
     normalised : bool
         Whether rewards are divided by their standard deviation over the group.
@@ -364,27 +342,19 @@ def state_at_take_over() -> dict[sp.Symbol, sp.Symbol]:
 
 
 @cache
-def flow(
-    reward: str = "outcome",
-    normalised: bool = False,
-    size: Any = G,
-    steps: Any = horizon,
-    scope: Scope | None = None,
-) -> Flow:
-    """Flow (15) under rewards: supervised rates times the clock. Its time begins where
-    rewards take over.
+def flow(reward: str, scope: Scope) -> Flow:
+    """Flow (15) under rewards without normalisation: supervised rates times the clock.
+    Its time begins where rewards take over.
 
     Parameters
     ----------
-    reward, normalised, size, steps
-        As for `full_clock`; ``steps`` is a number if the reward is 'true'.
-    scope : Scope, optional
+    reward : {'outcome', 'step'}
+        As for `clock_of`.
+    scope : Scope
         Which students it describes.
     """
     labelled = supervised("tau")
-    pace = full_clock(reward, normalised, size, steps).subs(s, 1 - g).doit()
-    if pace.has(sp.Sum):
-        raise ParameterError(f"steps = {steps}: must be a number for reward = 'true'")
+    pace = full_clock(reward).subs(s, 1 - g)
     return Flow(
         name=f"state_tracking, reward: {reward}",
         time=alpha,

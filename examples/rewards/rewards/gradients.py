@@ -1,5 +1,5 @@
-"""Every clock against autograd of its objective by the margin of the mean-field student;
-gains of groups against all of their outcomes.
+"""Every clock against autograd of its objective by the margin of the mean-field
+student; gains of groups against all of their outcomes.
 """
 
 import itertools
@@ -17,9 +17,12 @@ from verify.checks.report import derivations, sided
 
 EXACT = 1e-9, "autograd in float64"
 P = Parameters(N=6, L=4, d_g=5, rollouts=64, kl=0.2, pretrain=0.3)
-MARGINS = (0.9, 1.7, 3.1)
 BEFORE = 0.4  # margin of the right state where rewards took over
-STATE = {"A": 0.6, "R": 1.2, "S": 0.2}
+STATES = (
+    {"A": 0.6, "R": 1.2, "S": 0.2},
+    {"A": 0.8, "R": 2.0, "S": 0.3},
+    {"A": 0.97, "R": 3.4, "S": 0.3},
+)
 
 
 def policy(margin: Tensor) -> Categorical:
@@ -27,75 +30,57 @@ def policy(margin: Tensor) -> Categorical:
     return Categorical(logits=torch.cat([margin[None], margin.new_zeros(P.N - 1)]))
 
 
-def right_after(success: Tensor) -> list[Tensor]:
-    """Probability of the true state after each step. From a wrong state it is reached
+def last_is_right(success: Tensor) -> Tensor:
+    """Probability of the true state after all steps. From a wrong state it is reached
     as any state that is not the right next one.
     """
-    right = [torch.ones_like(success)]
+    right = torch.ones_like(success)
     for _ in range(P.L):
-        by_chance = (1 - right[-1]) * (1 - success) / (P.N - 1)
-        right.append(right[-1] * success + by_chance)
-    return right[1:]
-
-
-def objectives(success: Tensor) -> dict[str, Tensor]:
-    """Expected reward by name of its clock."""
-    states = right_after(success)
-    return {
-        "rewards_clock": states[-1],
-        "rewards_clock_step": success,
-        "rewards_clock_true": torch.stack(states).mean(),
-    }
+        by_chance = (1 - right) * (1 - success) / (P.N - 1)
+        right = right * success + by_chance
+    return right
 
 
 @sided(*EXACT)
 def clocks(sides: Sides) -> None:
-    """Clocks, divergence, and the weight that stops students."""
+    """Clocks, divergence, the weight that stops students; and the rates of A, R and S:
+    those of labels times the clock.
+    """
+    of_right, of_margin = (
+        labelled.equations()[name] for name in ("logit_correct", "margin")
+    )
+    by_labels = labelled.flow("tau").equations()
     old = policy(torch.tensor(BEFORE, dtype=torch.float64))
-    for value in MARGINS:
-        margin = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+    for state in STATES:
+        known = P.values() | state | {"success_0": old.probs[0].item()}
+        m = of_margin.number(known | {"z_k": of_right.evaluate(known)})
+        margin = torch.tensor(m, dtype=torch.float64, requires_grad=True)
         new = policy(margin)
-        s, cost = new.probs[0], P.L * kl_divergence(new, old)
+        s, divergence = new.probs[0], kl_divergence(new, old)
+        reward, cost = last_is_right(s), P.L * divergence
 
         def slope(objective: Tensor, margin: Tensor = margin) -> float:
             (found,) = torch.autograd.grad(objective, margin, retain_graph=True)
             return float(found)
 
         learned = slope(s.log())  # of minus the supervised loss
-        known = {"m": value, "success": s.item(), "success_0": old.probs[0].item()}
-        numbers = P.values() | known
-        numbers |= {"excess": sides.table["excess"].evaluate(numbers)}
-        paid = objectives(s)
-        last = paid["rewards_clock"]
-        sides.add("success by the margin", "success", numbers, s.item())
-        sides.add("expected reward", "expected_reward", numbers, last.item())
-        for name, objective in paid.items():
-            sides.add("clock", name, numbers, slope(objective) / learned)
-        held = slope(last - P.kl * cost) / learned
-        sides.add("divergence of a step", "divergence", numbers, cost.item() / P.L)
-        sides.add("clock with a penalty", "penalty_clock", numbers, held)
-        balance = slope(last) / slope(cost)
-        sides.add("weight that stops students", "penalty_balance", numbers, balance)
-
-
-@sided(*EXACT)
-def rates(sides: Sides) -> None:
-    """Rates of A, R and S: those of labels times the clock that autograd finds."""
-    known = P.values() | STATE
-    right, margin = (labelled.equations()[n] for n in ("logit_correct", "margin"))
-    m = margin.number(known | {"z_k": right.evaluate(known)})
-    z = torch.tensor(m, dtype=torch.float64, requires_grad=True)
-    old = policy(torch.tensor(BEFORE, dtype=torch.float64))
-    new = policy(z)
-    s = new.probs[0]
-    numbers = known | {"success_0": old.probs[0].item(), "g": 1 - s.item()}
-    missing = 1 - 1 / P.rollouts  # the own reward is in the baseline
-    objective = missing * right_after(s)[-1] - P.kl * P.L * kl_divergence(new, old)
-    slopes = [torch.autograd.grad(f, z, retain_graph=True)[0] for f in (objective, s)]
-    pace = (slopes[0] / slopes[1] * s).item()
-    for name in ("dA_dalpha", "dR_dalpha", "dS_dalpha"):
-        by_labels = labelled.flow("tau").equations()[name].evaluate(numbers)
-        sides.add("rate under rewards", name, numbers, pace * by_labels)
+        known |= {"m": m, "success": s.item(), "g": 1 - s.item()}
+        known |= {"excess": sides.table["excess"].evaluate(known)}
+        held = slope(reward - P.kl * cost) / learned
+        for label, equation, measured in (
+            ("success by the margin", "success", s.item()),
+            ("expected reward", "expected_reward", reward.item()),
+            ("clock", "rewards_clock", slope(reward) / learned),
+            ("clock", "rewards_clock_step", slope(s) / learned),
+            ("divergence of a step", "divergence", divergence.item()),
+            ("clock with a penalty", "penalty_clock", held),
+            ("penalty that stops", "penalty_balance", slope(reward) / slope(cost)),
+        ):
+            sides.add(label, equation, known, measured)
+        missing = slope(reward) / P.rollouts / learned  # the own reward is in the mean
+        for name in ("dA_dalpha", "dR_dalpha", "dS_dalpha"):
+            rate = (held - missing) * by_labels[name].evaluate(known)
+            sides.add("rate under rewards", name, known, rate)
 
 
 @sided(*EXACT)
@@ -134,4 +119,4 @@ def rows(sides: Sides) -> None:
     sides.add("gain of rows that differ", "scatter_gain", numbers, gain)
 
 
-checks, report = derivations((clocks, rates, groups, rows), equations)
+checks, report = derivations((clocks, groups, rows), equations)

@@ -2,7 +2,7 @@
 their orbits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +64,18 @@ LITTLE = 0.05
 GUESSING = "x = 0 at guessing; rows of a student start with random x"
 
 
-def parameters(kind: str, base: Parameters = SMALL) -> Parameters:
+def parameters(kind: str) -> Parameters:
     """Parameters of a kind of training."""
-    return base.replace(**KINDS[kind][0])
+    return SMALL.replace(**KINDS[kind][0])
 
 
-def train(
-    kind: str, base: Parameters = SMALL, seeds: Any = None, alpha: Any = None, **options: Any
-) -> xr.Dataset:
+def train(kind: str, **options: Any) -> xr.Dataset:
     """Students of one kind, trained unless they are in the store."""
-    _, usual, length = KINDS[kind]
-    p, train = parameters(kind, base), rewarded_students.train
-    seeds, until = seeds or usual, alpha or length
+    _, seeds, length = KINDS[kind]
+    p = parameters(kind)
     if kind == LABELS:
-        return labelled_students.train(p.labels, seeds, until=until, **options)
-    return train(p, seeds, until=until, **options)
+        return labelled_students.train(p.labels, seeds, until=length, **options)
+    return rewarded_students.train(p, seeds, until=length, **options)
 
 
 def shipped(kind: str) -> xr.Dataset:
@@ -87,9 +84,9 @@ def shipped(kind: str) -> xr.Dataset:
     return admitted(path, store.read(path))
 
 
-def renew(kinds: Iterable[str] = KINDS, **options: Any) -> None:
+def renew(**options: Any) -> None:
     """Train the students again that come with the code."""
-    for kind in kinds:
+    for kind in KINDS:
         runs = train(kind, **options)
         few = runs[[name for name in STORED if name in runs]]
         single = few.assign_attrs(command=COMMAND).astype("float32", keep_attrs=True)
@@ -153,31 +150,36 @@ def clocks(
 def orbits(kind: str, labelled: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     """A and S of both students of a seed where their overlaps R are equal."""
     for level in MEET[kind]:
-        yield from _orbit(kind, level, labelled, runs)
+        pairs = [
+            met(labelled.sel(seed=seed), rewarded(runs.sel(seed=seed)), level)
+            for seed in runs.seed.values
+        ]
+        if not all(pairs):
+            continue
+        together = xr.concat([xr.Dataset(pair) for pair in pairs], "seed")
+        overlap = float(together.R.max())
+        for name, scale in (("A", 1.0), ("S", overlap)):
+            title = f"orbit of rewards, {name} at equal R, {kind}, s = {level:g}"
+            mean = float(together[f"{name}_labels"].mean())
+            apart = together[name] - together[f"{name}_labels"]
+            band = EMERGING if name == "A" and level < EARLY else ORBIT
+            yield sampled(
+                title, f"d{name}_dalpha", mean, mean + apart, band=band, scale=scale
+            )
 
 
-def _orbit(
-    kind: str, level: float, labelled: xr.Dataset, runs: xr.Dataset
-) -> Iterator[Check]:
-    by_labels, by_rewards = [], []  # A, S and R of every seed
-    for seed in runs.seed.values:
-        run, other = rewarded(runs.sel(seed=seed)), labelled.sel(seed=seed)
-        meeting = int(np.argmax(run.success.values >= level))
-        if run.success.values[meeting] < level:
-            return
-        by_labels.append([at_equal_R(other, run, name)[meeting] for name in "ASR"])
-        by_rewards.append([float(run[name][meeting]) for name in "ASR"])
-    A, S, R = np.transpose(by_labels)
-    A_rewarded, S_rewarded, _ = np.transpose(by_rewards)
-    band = EMERGING if level < EARLY else ORBIT
-    for name, label, reward, scale, width in (
-        ("A", A, A_rewarded, 1.0, band),
-        ("S", S, S_rewarded, abs(R).max(), ORBIT),
-    ):
-        title = f"orbit of rewards, {name} at equal R, {kind}, s = {level:g}"
-        mean, equation = label.mean(), f"d{name}_dalpha"
-        shifted = reward - label + mean
-        yield sampled(title, equation, mean, shifted, band=width, scale=scale)
+def met(labelled: xr.Dataset, run: xr.Dataset, level: float) -> dict[str, float]:
+    """A, S and R of the student with rewards where its success reaches a level, and A
+    and S of the one with labels at the same R; empty if it never does.
+    """
+    reached = np.flatnonzero(run.success.values >= level)
+    if not reached.size:
+        return {}
+    at = int(reached[0])
+    pair = {name: float(run[name][at]) for name in "ASR"}
+    for name in "AS":
+        pair[f"{name}_labels"] = at_equal_R(labelled, run, name)[at]
+    return pair
 
 
 def from_scratch(labelled: xr.Dataset, runs: xr.Dataset) -> Check:
@@ -191,23 +193,20 @@ def from_scratch(labelled: xr.Dataset, runs: xr.Dataset) -> Check:
 
 
 @listed
-def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> Iterator[Check]:
+def compare(ensembles: dict[str, xr.Dataset]) -> Iterator[Check]:
     """All rows of given students by kind."""
     labelled = ensembles[LABELS]
     for kind, runs in ensembles.items():
         if kind == SCRATCH:
             yield from_scratch(labelled, runs)
         elif kind != LABELS:
-            yield from clocks(kind, parameters(kind, base), labelled, runs)
+            yield from clocks(kind, parameters(kind), labelled, runs)
             yield from orbits(kind, labelled, runs)
 
 
 def report(request: Request) -> Report:
-    """Rows of the shipped students, or of students with other parameters."""
+    """Rows of the students that come with the code."""
+    request.of_its_own()
     if request.renew:
         renew(**request.training)
-    if not request.given:
-        return Report(compare({kind: shipped(kind) for kind in KINDS}, SMALL))
-    base, seeds = request.parameters(SMALL), request.seed_list("5")
-    options = {"seeds": seeds, "alpha": request.until, **request.training}
-    return Report(compare({kind: train(kind, base, **options) for kind in KINDS}, base))
+    return Report(compare({kind: shipped(kind) for kind in KINDS}))

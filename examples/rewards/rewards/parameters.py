@@ -9,7 +9,7 @@ import numpy as np
 
 from rewards import orbit
 from rewards.clocks import REWARD
-from theory import Limit, ParameterError, Preset, Scope, Stepped, only, parameter
+from theory import ParameterError, Preset, Scope, Stepped, only, parameter
 from theory import state_tracking as labelled
 from theory.state_tracking.model.scope import STEPS
 
@@ -65,8 +65,8 @@ class Parameters(Stepped):
     n_test: int = shared("n_test", 1024)
     reward: str = parameter(
         "outcome",
-        "what is rewarded: the last state of a rollout, every step given the state"
-        " before it, or every true state",
+        "what is rewarded: the last state of a rollout, or every step given the state"
+        " before it",
         choices=REWARD,
     )
     pretrain: float = parameter(
@@ -175,37 +175,16 @@ SCOPE = Scope(
     kind=lambda: Parameters,
 )
 UNPENALISED = dataclasses.replace(
-    SCOPE,
-    theory="the best switch to rewards",
-    limits=(FLOW_STEPS, only("kl", 0.0)),
+    SCOPE, theory="the best switch to rewards", limits=(FLOW_STEPS, only("kl", 0.0))
 )
 
 
-def flow_scope(
-    reward: str, normalised: bool = False, size: Any = None, steps: Any = None
-) -> Scope:
-    """Scope of the flow of one kind of reward; of given numbers of rollouts that share
-    a baseline and of steps, if these are numbers in it.
-    """
-    limits = [FLOW_STEPS, only("reward", reward), only("normalised", normalised)]
-    if size is not None:
-        limits.append(
-            Limit(
-                "rollouts",
-                f"such that {size} share a baseline",
-                lambda p, runs: p.baseline_size == size,
-                reads=("group",),
-            )
-        )
-    if steps is not None:
-        limits.append(
-            Limit(
-                "horizon",
-                f"such that a rollout has {steps} steps",
-                lambda p, runs: p.steps == steps,
-                reads=("L",),
-            )
-        )
+def flow_scope(reward: str) -> Scope:
+    """Scope of the flow of one kind of reward."""
+    limits = (FLOW_STEPS, only("reward", reward), only("normalised", False))
     return dataclasses.replace(
-        SCOPE, theory="the flow under rewards", limits=tuple(limits)
+        SCOPE,
+        theory="the flow under rewards",
+        limits=limits,
+        remedy="rewards.theory.curve follows all",
     )

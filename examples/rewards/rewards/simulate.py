@@ -5,14 +5,12 @@ baseline, GRPO, a reward per step.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 
 from rewards.parameters import Parameters
@@ -22,9 +20,7 @@ from simulate.state_tracking.gradients import Attention
 from simulate.state_tracking.measure import MEANING
 from simulate.training.learner import Unstacked
 from simulate.training.streams import keyed
-from theory import ParameterError
 
-WEIGHTS = ("W_Q", "W_K", "M")
 ROLLOUTS = 5  # purpose of random numbers, beside those of supervised training
 TESTED_AT_ONCE = 256  # test sequences whose transition probabilities are held at a time
 INDEX = 8  # bytes
@@ -67,39 +63,12 @@ class Rollouts:
     probabilities: list[Tensor]
 
 
-def final_weights(start: xr.Dataset) -> dict[str, np.ndarray]:
-    """Final weights of supervised runs, over seeds.
-
-    Raises
-    ------
-    ParameterError
-        For runs without these.
-    """
-    missing = [name for name in WEIGHTS if f"{name}_end" not in start]
-    if missing:
-        raise ParameterError(
-            f"start: {missing[0]}_end is missing; train it with keep=True"
-        )
-    if "seed" not in start.dims:
-        raise ParameterError("start: must be runs over seed")
-    return {name: np.ascontiguousarray(start[f"{name}_end"]) for name in WEIGHTS}
-
-
-def identity(p: Parameters, start: xr.Dataset | None = None) -> dict[str, Any]:
-    """What identifies a run beside its parameters: the weights that it starts from."""
-    if start is None:
-        return {}
-    weights = b"".join(values.tobytes() for values in final_weights(start).values())
-    return {"start": hashlib.sha256(weights).hexdigest()[:16]}
-
-
 def memory(p: Parameters, itemsize: int = 4) -> float:
     """Peak memory of one run in bytes: that of supervised training, and of rollouts."""
-    picked = p.rollouts * p.L * (3 * p.N * itemsize + 6 * INDEX)
-    rolled = p.rollouts * p.L * p.N * 3 * itemsize
+    rolled = p.rollouts * p.L * (6 * p.N * itemsize + 6 * INDEX)
     tested = min(TESTED_AT_ONCE, p.n_test) * p.N**2 * 2 * (p.L + 2) * 8
     weights = 8 * p.d_g * p.N**2
-    return supervised.memory(p.labels, itemsize) + picked + rolled + tested + weights
+    return supervised.memory(p.labels, itemsize) + rolled + tested + weights
 
 
 def by_state(M: Tensor) -> Tensor:
@@ -115,18 +84,10 @@ class Student:
     ----------
     p, seed, device, dtype
         As for supervised training.
-    start : Dataset, optional
-        Supervised runs with their final weights (``train(..., keep=True)``), whose
-        student of the same seed goes on.
     """
 
     def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        start: xr.Dataset | None = None,
+        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.p, self.seed = p, seed
         self.labelled = supervised.Learner(p.labels, [seed], device, dtype)
@@ -135,17 +96,7 @@ class Student:
         self.permutations = self.labelled.permutations[0]
         self.table = torch.as_tensor(np.asarray(self.permutations), device=device)
         self.rewarded = p.pretrain == 0
-        if start is not None:
-            self.go_on(start)
         self.old = self.copied()
-
-    @torch.no_grad()
-    def go_on(self, start: xr.Dataset) -> None:
-        """Take the final weights of the run of the same seed."""
-        final = final_weights(start.sel(seed=[self.seed]))
-        for name in WEIGHTS:
-            weight = self.weights.get_parameter(name)
-            weight.copy_(torch.as_tensor(final[name]).reshape(weight.shape))
 
     def copied(self) -> dict[str, Tensor]:
         """Copy of the weights."""
@@ -194,18 +145,14 @@ class Student:
         """Reward that is still to come after each sampled state, shape ``(rollouts,
         steps)``.
         """
-        steps = self.p.steps
-        true = [states[:, 0]]
-        for t in range(steps):
-            true.append(self.table[actions[:, t], true[-1]])
-        if self.p.reward == "outcome":
-            won = (states[:, -1] == true[-1]).double()
-            return won[:, None].expand(-1, steps)
+        steps, true = self.p.steps, states[:, 0]
         if self.p.reward == "step":
             asked = self.table[actions[:, :steps], states[:, :-1]]
             return (states[:, 1:] == asked).double() / steps
-        hits = (states[:, 1:] == torch.stack(true[1:], 1)).double() / steps
-        return hits.flip(1).cumsum(1).flip(1)
+        for t in range(steps):
+            true = self.table[actions[:, t], true]
+        won = (states[:, -1] == true).double()
+        return won[:, None].expand(-1, steps)
 
     def advantages(self, actions: Tensor, states: Tensor) -> Tensor:
         """Advantage of every sampled state, shape ``(rollouts, steps)``: its rewards
@@ -320,7 +267,7 @@ SYSTEM = replace(
     memory=memory,
     clock=None,
     stack=1,
-    identity=identity,
+    identity=lambda p: {},
     data=None,
     displayed=("A", "R", "S", *REWARDED, "rollout_accuracy"),
 )

@@ -32,7 +32,6 @@ __all__ = [
     "emergence_times",
     "equations",
     "flow",
-    "flow_of",
     "flows",
     "onset",
     "reward_stall",
@@ -62,28 +61,13 @@ STOPPED = "the penalty kl = {kl:g} stops students before success_half"
 @cache
 def flow() -> Flow:
     """Flow under a reward for the last state, from where rewards take over."""
-    return clocks.flow(scope=flow_scope("outcome"))
+    return clocks.flow("outcome", flow_scope("outcome"))
 
 
 @cache
 def step_flow() -> Flow:
     """Flow under a reward per step, from where rewards take over."""
-    return clocks.flow("step", scope=flow_scope("step"))
-
-
-def flow_of(p: Parameters) -> Flow:
-    """Flow of the students of some parameters, from where rewards take over: of groups
-    that are normalised and of rewards for every true state, too.
-    """
-    size = p.baseline_size if p.normalised else None
-    steps = p.steps if p.normalised or p.reward == "true" else None
-    numbers: dict[str, Any] = {}
-    if size is not None:
-        numbers["size"] = size
-    if steps is not None:
-        numbers["steps"] = steps
-    described = flow_scope(p.reward, p.normalised, size, steps)
-    return clocks.flow(p.reward, p.normalised, **numbers, scope=described)
+    return clocks.flow("step", flow_scope("step"))
 
 
 flows, sections, equations = catalogue(
@@ -126,7 +110,6 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     if even < 1:
         best = rewards_time(free.replace(pretrain=even), half)
     time, stall = rewards_time(p, half), reward_stall(p)
-    large = times.rewards_even().subs(clocks.horizon, p.steps)
     per_rollout = best_switch(free, p.rollouts / p.n_train)
     rows: dict[str, tuple[Any, ...]] = {
         "clock_start": (
@@ -136,10 +119,6 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         "success_even": (
             even,
             "s from which on a step with rewards is worth more than a supervised one",
-        ),
-        "success_even_large": (
-            float(large),
-            "the same for a last reward without baseline, N large",
         ),
         "success_even_rollout": (
             per_rollout,
@@ -165,10 +144,6 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             "the least such time, switching at success_even, without a penalty",
             "alpha",
         ),
-        "horizon_start": (
-            along.fastest_horizon(p, begun),
-            "steps of a rollout with the fastest clock where rewards take over",
-        ),
         "success_stall": (stall, "s at which the penalty kl stops students"),
         "penalty_critical": (
             critical_penalty(p),
@@ -183,7 +158,6 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         rows,
         curves=lambda: curves(p, until),
         equations=lambda: list(equations().values()),
-        plot=draw,
         absent=ABSENT,
         notes=notes,
         setting={name: v for name, v in p.as_dict().items() if name in SHOWN and v},
@@ -203,35 +177,5 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
         {name: ("alpha", values) for name, values in labelled.items()},
         coords={"alpha": at},
     )
-    return {
-        "supervised": supervised,
-        "rewards": rewarded.sel(alpha=slice(None, last)),
-    }
-
-
-def draw(result: Onset, axes: Any) -> None:
-    """Success over time (left), and the orbit, A over R (right)."""
-    from theory.runtime import plotting  # loads matplotlib: for figures alone
-
-    left, right = axes
-    curves = result.curves()
-    for name, colour, dash in (("supervised", "C0", "-"), ("rewards", "C1", "--")):
-        style = {"color": colour, "ls": dash, "label": name}
-        shown = curves[name]
-        left.plot(shown.alpha, shown.success, **style)
-        right.plot(shown.R, shown.A, **style)
-    begun = result.numbers["alpha_pretrained"]
-    if begun > 0:
-        left.axvline(begun, color="0.6", lw=0.8, label="rewards take over")
-    left.set(
-        xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
-        ylabel="probability $s$ of the right state",
-        ylim=(0, 1.02),
-    )
-    right.set(
-        xlabel="overlap $R$ with the own teacher",
-        ylabel="attention $A$",
-        ylim=(0, 1.05),
-    )
-    for axis in axes:
-        plotting.below(axis)
+    shown = rewarded[[*labelled]].sel(alpha=slice(None, last))
+    return {"labels": supervised, "labels, then rewards": shown}

@@ -26,7 +26,7 @@ from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.exact import D
 from theory.state_tracking.model import mean_field
-from theory.state_tracking.model.symbols import N, A, R, S, alpha, g, m, zeta
+from theory.state_tracking.model.symbols import A, N, R, S, alpha, g, m, zeta
 
 FROM_ZERO = ("x small", "start at R = S = zeta = 0")
 LEADING = "leading order"
@@ -36,9 +36,7 @@ x_0 = symbol("excess_0", "x_0", "x where rewards take over", positive=True)
 speed = symbol(
     "speed", "v", "rate of x under supervised training at x = 0", positive=True
 )
-fold = symbol(
-    "fold", means="slope of the balance: 0 where the way on opens", real=True
-)
+fold = symbol("fold", means="slope of the balance: 0 where the way on opens", real=True)
 
 TIMES, PENALTIES = Chapter(), Chapter()
 equations, penalty_equations = TIMES.equations, PENALTIES.equations
@@ -110,22 +108,12 @@ def rewards_even() -> sp.Expr:
     return form
 
 
-@TIMES.equation(
-    x, CURRICULUM + ", when to roll out one step more", rollouts=True
-)
+@TIMES.equation(x, CURRICULUM + ", when to roll out one step more", rollouts=True)
 def next_horizon() -> sp.Expr:
     """x at which the clocks of rollouts of this length and one step more are equal."""
     gained = sp.powsimp(outcome_clock(horizon + 1) / outcome_clock(horizon))
     (root,) = sp.solve(gained - 1, x)
     return written_as(horizon / (horizon + 1), root)
-
-
-@TIMES.equation(horizon, CURRICULUM, "as a real number", rollouts=True)
-def best_horizon() -> sp.Expr:
-    """Steps of a rollout with the fastest clock."""
-    slope = sp.diff(outcome_clock(), horizon)
-    (root,) = sp.solve(sp.simplify(slope / s), horizon)
-    return written_as(-1 / sp.log(x), root)
 
 
 # A penalty on the divergence from the policy that rewards took over from
@@ -150,16 +138,12 @@ def penalty_balance() -> sp.Expr:
     return written_as(excess() ** (horizon - 1) / odds(), weight)
 
 
-@PENALTIES.equation(
-    fold, PENALISED + ": 0 at the critical weight", rollouts=True
-)
+@PENALTIES.equation(fold, PENALISED + ": 0 at the critical weight", rollouts=True)
 def penalty_opening() -> sp.Expr:
     """Slope of the balance by s, over the balance and the slope of log-odds."""
     derivative = sp.diff(sp.log(penalty_balance()), s) / sp.diff(odds(), s)
     rising = (horizon - 1) * N * s * (1 - s) / (N * s - 1)
     form = rising - 1 / odds()
     gap = sp.expand_log(derivative - form, force=True)
-    proved(
-        vanishes(sp.simplify(gap)), "the slope of the balance is another one"
-    )
+    proved(vanishes(sp.simplify(gap)), "the slope of the balance is another one")
     return form
