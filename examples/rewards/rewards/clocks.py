@@ -335,10 +335,8 @@ def full_clock(
 
 def state_at_take_over() -> dict[sp.Symbol, sp.Symbol]:
     """A, R and S where rewards take over: where a flow under rewards starts."""
-    started = {}
-    for q in (A, R, S):
-        started[q] = symbol(f"{q.name}_1", means=f"{q.name} where rewards take over")
-    return started
+    words = "where rewards take over"
+    return {q: symbol(f"{q.name}_1", means=f"{q.name} {words}") for q in (A, R, S)}
 
 
 @cache

@@ -59,8 +59,6 @@ class Parameters(Stepped):
     d_h: int = shared("d_h", 16)
     eta: float = shared("eta")
     rope: str = shared("rope")
-    rope_theta: float = shared("rope_theta")
-    permutations: str = shared("permutations")
     n_train: int = shared("n_train", 2048)
     n_test: int = shared("n_test", 1024)
     reward: str = parameter(

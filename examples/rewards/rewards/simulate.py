@@ -67,13 +67,17 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     """Peak memory of one run in bytes: that of supervised training, and of rollouts."""
     rolled = p.rollouts * p.L * (6 * p.N * itemsize + 6 * INDEX)
     tested = min(TESTED_AT_ONCE, p.n_test) * p.N**2 * 2 * (p.L + 2) * 8
-    weights = 8 * p.d_g * p.N**2
-    return supervised.memory(p.labels, itemsize) + rolled + tested + weights
+    return supervised.memory(p.labels, itemsize) + rolled + tested
 
 
 def by_state(M: Tensor) -> Tensor:
     """M by current state, action and next state."""
     return M[0].detach().permute(2, 0, 1).contiguous()
+
+
+def mixed(pi: Tensor, columns: Tensor, now: Tensor, actions: Tensor) -> Tensor:
+    """Logits of a step ``(rollouts, N)`` from its attention and the current states."""
+    return torch.einsum("j,njr->nr", pi, columns[now[:, None], actions])
 
 
 class Student:
@@ -93,8 +97,8 @@ class Student:
         self.labelled = supervised.Learner(p.labels, [seed], device, dtype)
         self.weights = self.labelled.students
         self.attention = Attention(p.labels, dtype, device)
-        self.permutations = self.labelled.permutations[0]
-        self.table = torch.as_tensor(np.asarray(self.permutations), device=device)
+        teachers = np.asarray(self.labelled.permutations[0])
+        self.table = torch.as_tensor(teachers, device=device)
         self.rewarded = p.pretrain == 0
         self.old = self.copied()
 
@@ -133,8 +137,7 @@ class Student:
         pi = self.attention.forward(self.weights.W_Q, self.weights.W_K)[0]
         states, probabilities = [prompts.first], []
         for t in range(self.p.steps):
-            read = columns[states[-1][:, None], prompts.actions]
-            logits = torch.einsum("j,njr->nr", pi[t], read)
+            logits = mixed(pi[t], columns, states[-1], prompts.actions)
             chances = torch.softmax(logits, 1)
             passed = chances.double().cumsum(1) < prompts.uniform[:, t, None]
             states.append(passed.sum(1).clamp(max=self.p.N - 1))
@@ -202,8 +205,7 @@ class Student:
         over from.
         """
         pi = self.attention.forward(self.old["W_Q"], self.old["W_K"])[0]
-        read = by_state(self.old["M"])[now[:, None], actions]
-        logits = torch.einsum("j,njr->nr", pi[t], read)
+        logits = mixed(pi[t], by_state(self.old["M"]), now, actions)
         ratio = chances.log() - torch.log_softmax(logits, 1)
         return chances * (ratio - (chances * ratio).sum(1, keepdim=True))
 

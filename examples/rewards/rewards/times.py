@@ -22,9 +22,7 @@ from rewards.clocks import (
 )
 from rewards.declared import BEYOND, Chapter
 from theory import proved, symbol, vanishes, written_as
-from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow as supervised
-from theory.state_tracking.exact import D
 from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.symbols import A, N, R, S, alpha, g, m, zeta
 
@@ -40,21 +38,6 @@ fold = symbol("fold", means="slope of the balance: 0 where the way on opens", re
 
 TIMES, PENALTIES = Chapter(), Chapter()
 equations, penalty_equations = TIMES.equations, PENALTIES.equations
-
-
-@TIMES.equation(
-    sp.Function("alpha")(D),
-    BEYOND + ": quadrature on the orbit",
-    "c(D) is the clock on the orbit",
-    rollouts=True,
-)
-def rewards_time() -> sp.Expr:
-    """Time of the exact solution, each piece of it divided by the clock."""
-    supervised_time = exact.equations()["alpha_of_D"].rhs
-    (integral,) = supervised_time.atoms(sp.Integral)
-    clock_on_orbit = sp.Function("c")(exact.x)
-    timed = sp.Integral(integral.function / clock_on_orbit, *integral.limits)
-    return supervised_time.subs(integral, timed)
 
 
 @TIMES.equation(speed, BEYOND, *FROM_ZERO)
