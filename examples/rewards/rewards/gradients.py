@@ -65,10 +65,12 @@ def clocks(sides: Sides) -> None:
 
         learned = slope(s.log())  # of minus the supervised loss
         known |= {"m": m, "success": s.item(), "g": 1 - s.item()}
-        known |= {"excess": sides.table["excess"].evaluate(known)}
+        after_right, after_wrong = s.item(), (1 - s.item()) / (P.N - 1)
+        known |= {"excess": after_right - after_wrong}
         held = slope(reward - P.kl * cost) / learned
         for label, equation, measured in (
             ("success by the margin", "success", s.item()),
+            ("gain of a step", "excess", known["excess"]),
             ("expected reward", "expected_reward", reward.item()),
             ("clock", "rewards_clock", slope(reward) / learned),
             ("clock", "rewards_clock_step", slope(s) / learned),
