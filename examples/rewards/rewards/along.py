@@ -23,7 +23,7 @@ Curve = Callable[[Any], Any]  # a function of s
 
 def clock(p: Parameters) -> Curve:
     """Clock as a function of s."""
-    of_s = _compiled(p.reward, p.normalised, p.baseline_size, p.steps)
+    of_s = _compiled(p.reward, p.normalised, p.baseline_size, p.rollout_steps)
     return lambda s: of_s(np.asarray(s, float), p.N, p.kl, p.begun)
 
 
@@ -230,5 +230,5 @@ def halfway(p: Parameters) -> float:
     """s of an expected reward half way from guessing to certainty: x to the power of
     the steps is 1/2.
     """
-    x = HALF ** (1 / p.steps)
+    x = HALF ** (1 / p.rollout_steps)
     return float(clocks.success_of_excess().subs({clocks.x: x, clocks.N: p.N}))

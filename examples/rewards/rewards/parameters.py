@@ -59,6 +59,7 @@ class Parameters(Stepped):
     d_h: int = shared("d_h", 16)
     eta: float = shared("eta")
     rope: str = shared("rope")
+    rope_theta: float = shared("rope_theta")
     n_train: int = shared("n_train", 2048)
     n_test: int = shared("n_test", 1024)
     reward: str = parameter(
@@ -100,7 +101,7 @@ class Parameters(Stepped):
         size, most = self.group or 1, self.L
         if self.rollouts % size:
             self._refuse("rollouts", f"a multiple of group = {size}")
-        if self.steps > most:
+        if self.rollout_steps > most:
             self._refuse("horizon", f"<= L = {most}")
         if self.normalised and self.reward != "outcome":
             self._refuse("normalised", f"False for reward = {self.reward!r}")
@@ -117,7 +118,7 @@ class Parameters(Stepped):
         return labelled.Parameters(**same)
 
     @property
-    def steps(self) -> int:
+    def rollout_steps(self) -> int:
         """Steps of a rollout."""
         return self.horizon or self.L
 
@@ -144,7 +145,7 @@ class Parameters(Stepped):
             **numbers,
             **taken_over,
             "G": self.baseline_size,
-            "horizon": self.steps,
+            "horizon": self.rollout_steps,
             "penalty": self.kl,
             "success_0": self.begun,
         }

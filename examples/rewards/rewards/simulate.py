@@ -126,7 +126,7 @@ class Student:
         different = p.rollouts // size
         actions = rng.integers(p.d_g, size=(different, p.L)).repeat(size, axis=0)
         first = rng.integers(p.N, size=different).repeat(size)
-        uniform = rng.random((p.rollouts, p.steps))
+        uniform = rng.random((p.rollouts, p.rollout_steps))
         drawn = (actions, first, uniform)
         return Prompts(*(torch.as_tensor(x, device=device) for x in drawn))
 
@@ -136,7 +136,7 @@ class Student:
         columns = by_state(self.weights.M)
         pi = self.attention.forward(self.weights.W_Q, self.weights.W_K)[0]
         states, probabilities = [prompts.first], []
-        for t in range(self.p.steps):
+        for t in range(self.p.rollout_steps):
             logits = mixed(pi[t], columns, states[-1], prompts.actions)
             chances = torch.softmax(logits, 1)
             passed = chances.double().cumsum(1) < prompts.uniform[:, t, None]
@@ -148,7 +148,7 @@ class Student:
         """Reward that is still to come after each sampled state, shape ``(rollouts,
         steps)``.
         """
-        steps, true = self.p.steps, states[:, 0]
+        steps, true = self.p.rollout_steps, states[:, 0]
         if self.p.reward == "step":
             asked = self.table[actions[:, :steps], states[:, :-1]]
             return (states[:, 1:] == asked).double() / steps
@@ -162,7 +162,7 @@ class Student:
         less their mean over the group (or over all rollouts), over their standard
         deviation if asked.
         """
-        steps = self.p.steps
+        steps = self.p.rollout_steps
         to_come = self.rewards(actions, states)
         grouped = to_come.reshape(-1, self.p.baseline_size, steps)
         centred = grouped - grouped.mean(1, keepdim=True)
@@ -215,7 +215,7 @@ class Student:
         one, and expected reward of the last state, on the test set; no states are
         sampled.
         """
-        p, steps = self.p, self.p.steps
+        p, steps = self.p, self.p.rollout_steps
         pi = self.attention.forward(self.weights.W_Q, self.weights.W_K)[0].double()
         columns = by_state(self.weights.M).double()
         parts = (data[0].split(TESTED_AT_ONCE) for data in self.labelled.test_data)
