@@ -12,7 +12,7 @@ vanishes is decided, not tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,7 +27,9 @@ Poly = Any  # flint.fmpz_mpoly
 MOST_PRODUCTS = 2_000_000  # of terms, in one multiplication: about a second of FLINT
 MOST_TERMS = 20_000  # of a polynomial
 MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
+MOST_COLLECTED = 200  # terms of one that is printed by powers of each generator
 HIGHEST = 200  # power of a sum
+_UNKNOWN = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Float)
 STEPPED = (sp.factorial, sp.harmonic, sp.gamma, sp.binomial)  # known at x + 1 from x
 
 
@@ -55,6 +57,8 @@ class Field:
     """
 
     def __init__(self, *expressions: sp.Expr) -> None:
+        if any(e.has(*_UNKNOWN) for e in expressions):
+            raise NotRational("rounded or infinite numbers")
         self._names = _Names()
         self._spelled = {e: self._names.spelled(e) for e in expressions}
         self._ring = _Ring(self._names, self._spelled.values())
@@ -74,13 +78,27 @@ class Field:
         return self._names.meant(self._ring.written(poly))
 
     def factored(self, value: Fraction) -> sp.Expr:
-        """A fraction in factors."""
-        top, bottom = self.factors(value.top), self.factors(value.bottom)
-        return self._product(top) / self._product(bottom)
+        """A fraction in factors, each with its terms collected if that is shorter."""
+        return self._over(self.factors(value.top), value.bottom, self._collected)
 
     def over_one_denominator(self, value: Fraction) -> sp.Expr:
         """A fraction with its top multiplied out, over the factors of its bottom."""
-        return self.expr(value.top) / self._product(self.factors(value.bottom))
+        return self._over([(value.top, 1)], value.bottom, self.expr)
+
+    def _over(
+        self,
+        top: list[tuple[Poly, int]],
+        bottom: Poly,
+        write: Callable[[Poly], sp.Expr],
+    ) -> sp.Expr:
+        made = sp.S.One
+        below = [(p, -k) for p, k in self.factors(bottom)]
+        for poly, power in [*top, *below]:
+            part = write(poly)
+            if part.is_Add and part.could_extract_minus_sign():
+                part = -(write(-poly))
+            made *= part**power
+        return made
 
     def factors(self, poly: Poly) -> list[tuple[Poly, int]]:
         """Irreducible factors of a polynomial and their powers, a number first.
@@ -93,10 +111,34 @@ class Field:
         if len(poly) > MOST_FACTORED:
             raise NotRational("too long to be factored")
         number, others = poly.factor()
-        return [(poly.context().constant(number), 1), *((p, int(k)) for p, k in others)]
+        return [(self._ring.one * number, 1), *((p, int(k)) for p, k in others)]
 
-    def _product(self, factors: Iterable[tuple[Poly, int]]) -> sp.Expr:
-        return sp.Mul(*(self.expr(p) ** k for p, k in factors))
+    def _collected(self, poly: Poly) -> sp.Expr:
+        """A polynomial, by powers of the generator for which that is shortest."""
+        forms = [self.expr(poly)]
+        if not 2 < len(poly) <= MOST_COLLECTED:
+            return forms[0]
+        for place, degree in enumerate(poly.degrees()):
+            if degree and len(poly) > degree + 1:
+                forms.append(self._by_powers(poly, place))
+        return min(forms, key=cost)
+
+    def _by_powers(self, poly: Poly, place: int) -> sp.Expr:
+        total, one = sp.S.Zero, self._ring.one
+        generator = one.context().gens()[place]
+        for power, part in by_powers(poly, place).items():
+            factors = self.factors(part)
+            coefficient = self._over(factors, one, self.expr)
+            total += coefficient * self.expr(generator**power)
+        return total
+
+    def solved(
+        self, rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
+    ) -> list[Fraction] | None:
+        """A solution of linear equations, unknowns that they leave open being zero;
+        None if there is none.
+        """
+        return self._ring.solved(rows, right)
 
 
 class _Names:
@@ -114,7 +156,11 @@ class _Names:
     def name(self, key: Any, meaning: sp.Expr) -> sp.Symbol:
         """The symbol for a generator."""
         if key not in self._known:
-            made = sp.Dummy(f"g{len(self._known)}", positive=meaning.is_positive)
+            real = not meaning.has(sp.I) and all(
+                s.is_extended_real for s in meaning.free_symbols
+            )
+            positive = (isinstance(meaning, sp.exp | sp.Pow) and real) or None
+            made = sp.Dummy(f"g{len(self._known)}", positive=positive)
             self._known[key], self.meaning[made] = made, meaning
         return self._known[key]
 
@@ -131,8 +177,6 @@ class _Names:
         return self._memory[e]
 
     def _spell(self, e: sp.Expr) -> sp.Expr:
-        if e.has(sp.oo, -sp.oo, sp.zoo, sp.nan) or e.is_Float:
-            raise NotRational(str(e))
         if e.is_Rational or isinstance(e, sp.Symbol):
             return e
         if e is sp.I:
@@ -317,9 +361,7 @@ class _Names:
         self.decisive = False
         ring = _Ring(self, [spelled])
         value = ring.fraction(spelled)
-        moving = [
-            self.meaning.get(s, s).has(index) for s in ring.symbols
-        ]
+        moving = [self.meaning.get(s, s).has(index) for s in ring.symbols]
         bottom, outside = sp.S.One, sp.S.One
         number, factors = value.bottom.factor()
         for factor, many in [(value.bottom.context().constant(number), 1), *factors]:
@@ -438,6 +480,39 @@ class _Ring:
             bottom = self._times(bottom / back, v.bottom / across)
         return self._lowest(top, bottom)
 
+    def solved(
+        self, rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
+    ) -> list[Fraction] | None:
+        """A solution of linear equations by elimination; see `Field.solved`."""
+        table = [[*row, last] for row, last in zip(rows, right, strict=True)]
+        width = len(rows[0]) if rows else 0
+        zero = Fraction(self.context.constant(0), self.one)
+        pivots: list[int] = []
+        for column in range(width):
+            done = len(pivots)
+            ahead = [row for row in table[done:] if row[column].top != 0]
+            if not ahead:
+                continue
+            chosen = min(ahead, key=lambda row: len(row[column].top))
+            table.remove(chosen)
+            table.insert(done, chosen)
+            inverse = Fraction(chosen[column].bottom, chosen[column].top)
+            table[done] = [self._product([inverse, x]) for x in chosen]
+            for k, row in enumerate(table):
+                if k != done and row[column].top != 0:
+                    share = Fraction(-row[column].top, row[column].bottom)
+                    table[k] = [
+                        self._sum([x, self._product([share, y])])
+                        for x, y in zip(row, table[done], strict=True)
+                    ]
+            pivots.append(column)
+        if any(row[-1].top != 0 for row in table[len(pivots) :]):
+            return None
+        values = [zero] * width
+        for row, column in zip(table, pivots, strict=False):
+            values[column] = row[-1]
+        return values
+
     def _times(self, a: Poly, b: Poly) -> Poly:
         if len(a) * len(b) > MOST_PRODUCTS:
             raise NotRational("too many terms")
@@ -506,7 +581,6 @@ class _Ring:
         return [(self._monomial(key), many) for key, many in groups.items()]
 
 
-
 def positive(expr: sp.Expr) -> bool:
     """Whether a polynomial is positive because all of its terms are, sizes being one at
     least.
@@ -532,3 +606,33 @@ def vanishing(expr: sp.Expr) -> bool | None:
     except NotRational:
         return None
     return False if field.decisive else None
+
+
+def by_powers(poly: Poly, place: int) -> dict[int, Poly]:
+    """What multiplies each power of one generator."""
+    parts: dict[int, dict[tuple[int, ...], Any]] = {}
+    for powers, c in poly.to_dict().items():
+        others = (*powers[:place], 0, *powers[place + 1 :])
+        parts.setdefault(int(powers[place]), {})[others] = c
+    return {k: poly.context().from_dict(part) for k, part in parts.items()}
+
+
+def cost(expr: sp.Expr) -> tuple[int, int]:
+    """How long an expression is when printed: its operations, then its characters."""
+    return int(expr.count_ops()), len(str(expr))
+
+
+def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
+    """The shortest of some equal forms: those that are given, in factors, over one
+    denominator, and in partial fractions.
+    """
+    forms = [expr, *others]
+    for form in list(forms):
+        try:
+            field = Field(form)
+            value = field.fraction(form)
+            forms.append(field.over_one_denominator(value))
+            forms.append(field.factored(value))
+        except NotRational:
+            continue
+    return min(forms, key=cost)
