@@ -12,9 +12,9 @@ vanishes is decided, not tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import flint
 import sympy as sp
@@ -124,21 +124,32 @@ class Field:
         return min(forms, key=cost)
 
     def _by_powers(self, poly: Poly, place: int) -> sp.Expr:
-        total, one = sp.S.Zero, self._ring.one
-        generator = one.context().gens()[place]
-        for power, part in by_powers(poly, place).items():
-            factors = self.factors(part)
-            coefficient = self._over(factors, one, self.expr)
-            total += coefficient * self.expr(generator**power)
+        total, ring = sp.S.Zero, self._ring
+        moves = [k == place for k in range(len(ring.symbols))]
+        for powers, part in ring.parts(poly, moves).items():
+            coefficient = self._over(self.factors(part), ring.one, self.expr)
+            total += coefficient * self._names.meant(ring.monomial(powers))
         return total
 
-    def solved(
-        self, rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
+    def vanishing_sum(
+        self, expressions: Sequence[sp.Expr], moving: Collection[sp.Symbol]
     ) -> list[Fraction] | None:
-        """A solution of linear equations, unknowns that they leave open being zero;
-        None if there is none.
+        """Factors of all expressions but the first with which they add up to zero; see
+        the function of this name.
         """
-        return self._ring.solved(rows, right)
+        ring, values = self._ring, [self.fraction(e) for e in expressions]
+        common = ring.one
+        for v in values:
+            common = common * (v.bottom / common.gcd(v.bottom))
+        moves = [self._names.meant(s).has(*moving) for s in ring.symbols]
+        rows: dict[tuple[int, ...], list[Poly]] = {}
+        for k, v in enumerate(values):
+            for powers, part in ring.parts(v.top * (common / v.bottom), moves).items():
+                row = rows.setdefault(powers, [ring.zero] * len(values))
+                row[k] = part
+        table = [[-row[0], *row[1:]] for row in rows.values()]
+        equations = [[Fraction(x, ring.one) for x in row] for row in table]
+        return ring.solved([[*row[1:], row[0]] for row in equations], len(values) - 1)
 
 
 class _Names:
@@ -371,10 +382,10 @@ class _Names:
             else:
                 outside *= written
         total = sp.S.Zero
-        for part, many in ring.grouped(value.top, moving):
-            term = part / bottom
+        for powers, many in ring.parts(value.top, moving).items():
+            term = ring.monomial(powers) / bottom
             made = self._term(e.func, term, index, low, high)
-            total += many * made
+            total += ring.written(many) * made
         return total / outside
 
     def _term(self, kind: Any, term: sp.Expr, index: Any, *ends: sp.Expr) -> sp.Expr:
@@ -417,7 +428,7 @@ class _Ring:
         count = max(1, len(self.symbols))
         letters = [f"x{k}" for k in range(count)]
         self.context = flint.fmpz_mpoly_ctx.get(letters, flint.Ordering.lex)
-        self.one = self.context.constant(1)
+        self.zero, self.one = self.context.constant(0), self.context.constant(1)
         self.generators = dict(zip(self.symbols, self.context.gens(), strict=False))
         self._share = dict(zip(self.symbols, self.shares, strict=True))
         self._memory: dict[sp.Expr, Fraction] = {}
@@ -464,7 +475,7 @@ class _Ring:
                     break
             else:
                 by_bottom.append(v)
-        top, bottom = self.context.constant(0), self.one
+        top, bottom = self.zero, self.one
         for v in sorted(by_bottom, key=lambda v: len(v.bottom)):
             common = bottom.gcd(v.bottom)
             mine, theirs = v.bottom / common, bottom / common
@@ -481,37 +492,38 @@ class _Ring:
         return self._lowest(top, bottom)
 
     def solved(
-        self, rows: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
+        self, table: list[list[Fraction]], unknown: int
     ) -> list[Fraction] | None:
-        """A solution of linear equations by elimination; see `Field.solved`."""
-        table = [[*row, last] for row, last in zip(rows, right, strict=True)]
-        width = len(rows[0]) if rows else 0
-        zero = Fraction(self.context.constant(0), self.one)
+        """A solution of linear equations by elimination, unknowns that they leave open
+        being zero; None if there is none. The last column is the right-hand side.
+        """
         pivots: list[int] = []
-        for column in range(width):
+        for column in range(unknown):
             done = len(pivots)
-            ahead = [row for row in table[done:] if row[column].top != 0]
+            ahead = [k for k in range(done, len(table)) if table[k][column].top != 0]
             if not ahead:
                 continue
-            chosen = min(ahead, key=lambda row: len(row[column].top))
-            table.remove(chosen)
-            table.insert(done, chosen)
+            chosen = table.pop(min(ahead, key=lambda k: len(table[k][column].top)))
             inverse = Fraction(chosen[column].bottom, chosen[column].top)
-            table[done] = [self._product([inverse, x]) for x in chosen]
-            for k, row in enumerate(table):
-                if k != done and row[column].top != 0:
-                    share = Fraction(-row[column].top, row[column].bottom)
-                    table[k] = [
-                        self._sum([x, self._product([share, y])])
-                        for x, y in zip(row, table[done], strict=True)
-                    ]
+            chosen = [self._product([inverse, x]) for x in chosen]
+            table = [self._eliminated(row, chosen, column) for row in table]
+            table.insert(done, chosen)
             pivots.append(column)
         if any(row[-1].top != 0 for row in table[len(pivots) :]):
             return None
-        values = [zero] * width
+        values = [Fraction(self.zero, self.one)] * unknown
         for row, column in zip(table, pivots, strict=False):
             values[column] = row[-1]
         return values
+
+    def _eliminated(
+        self, row: list[Fraction], by: list[Fraction], column: int
+    ) -> list[Fraction]:
+        if row[column].top == 0:
+            return row
+        share = Fraction(-row[column].top, row[column].bottom)
+        pairs = zip(row, by, strict=True)
+        return [self._sum([x, self._product([share, y])]) for x, y in pairs]
 
     def _times(self, a: Poly, b: Poly) -> Poly:
         if len(a) * len(b) > MOST_PRODUCTS:
@@ -548,7 +560,7 @@ class _Ring:
                 times, rest = divmod(int(powers[place]), share)
                 lower = (*powers[:place], rest, *powers[place + 1 :])
                 parts.setdefault(times, {})[lower] = c
-            poly = self.context.constant(0)
+            poly = self.zero
             for times, part in parts.items():
                 scale = of.top**times * of.bottom ** (most - times)
                 poly += self._times(self.context.from_dict(part), scale)
@@ -561,24 +573,22 @@ class _Ring:
 
     def _terms(self, poly: Poly) -> Iterator[tuple[sp.Expr, sp.Integer]]:
         for powers, c in poly.to_dict().items():
-            yield self._monomial(powers), sp.Integer(int(c))
+            yield self.monomial(powers), sp.Integer(int(c))
 
-    def _monomial(self, powers: Sequence[int]) -> sp.Expr:
+    def monomial(self, powers: Sequence[int]) -> sp.Expr:
         triples = zip(self.symbols, powers, self.shares, strict=False)
         return sp.Mul(*(s ** sp.Rational(int(k), q) for s, k, q in triples if k))
 
-    def grouped(
-        self, poly: Poly, moving: Sequence[bool]
-    ) -> list[tuple[sp.Expr, sp.Expr]]:
-        """A polynomial by the powers of the generators that move: these, and what
-        multiplies them.
+    def parts(self, poly: Poly, moves: Sequence[bool]) -> dict[tuple[int, ...], Poly]:
+        """A polynomial by the powers of the generators that move: what multiplies
+        each.
         """
-        groups: dict[tuple[int, ...], sp.Expr] = {}
+        made: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = {}
         for powers, c in poly.to_dict().items():
-            key = tuple(k if m else 0 for k, m in zip(powers, moving, strict=False))
-            rest = [0 if m else k for k, m in zip(powers, moving, strict=False)]
-            groups[key] = groups.get(key, 0) + int(c) * self._monomial(rest)
-        return [(self._monomial(key), many) for key, many in groups.items()]
+            key = tuple(k if m else 0 for k, m in zip(powers, moves, strict=False))
+            rest = tuple(0 if m else k for k, m in zip(powers, moves, strict=False))
+            made.setdefault(key, {})[rest] = c
+        return {key: self.context.from_dict(rest) for key, rest in made.items()}
 
 
 def positive(expr: sp.Expr) -> bool:
@@ -608,13 +618,21 @@ def vanishing(expr: sp.Expr) -> bool | None:
     return False if field.decisive else None
 
 
-def by_powers(poly: Poly, place: int) -> dict[int, Poly]:
-    """What multiplies each power of one generator."""
-    parts: dict[int, dict[tuple[int, ...], Any]] = {}
-    for powers, c in poly.to_dict().items():
-        others = (*powers[:place], 0, *powers[place + 1 :])
-        parts.setdefault(int(powers[place]), {})[others] = c
-    return {k: poly.context().from_dict(part) for k, part in parts.items()}
+def vanishing_sum(
+    expressions: Sequence[sp.Expr], moving: Collection[sp.Symbol]
+) -> list[sp.Expr] | None:
+    """Factors, the first of them one, with which some expressions add up to zero
+    whatever the values of the moving symbols, on which the factors do not depend; None
+    if there are none, or none are found.
+    """
+    try:
+        field = Field(*expressions)
+        factors = field.vanishing_sum(expressions, moving)
+        if factors is None:
+            return None
+        return [sp.S.One, *map(field.factored, factors)]
+    except NotRational:
+        return None
 
 
 def cost(expr: sp.Expr) -> tuple[int, int]:
