@@ -1,4 +1,4 @@
-"""A statement as a model: that of a file or of a package,
+"""A statement as a model: of a file or a package, available to every command."""
 available to every command.
 """
 

@@ -27,7 +27,8 @@ class Ranking:
     ----------
     table : Dataset
         Over ``theory``: ``distance``, the root mean square of theory minus student
-        over seeds, times and variables, each in units of its largest measured size; ``more``,
+        over seeds, times and variables, each in units of its largest measured size;
+        ``more``,
         by how much that exceeds the nearest; ``error``, its standard error over seeds,
         the same for both; ``low`` and ``high``, the ends of its 95% interval.
     comparisons : dict
