@@ -1,6 +1,4 @@
 """A statement as a model: of a file or a package, available to every command."""
-available to every command.
-"""
 
 from __future__ import annotations
 
