@@ -15,7 +15,8 @@ import numpy as np
 from simulate import systems
 from simulate.store import runs, storage
 from simulate.training.plan import PRECISIONS, System
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import cli, commands, output
 

@@ -8,7 +8,8 @@ import pytest
 
 from simulate import systems
 from simulate.training.plan import System
-from theory.models.registry import COMMANDS, MODELS, TABLE
+from theory.models.model import COMMANDS
+from theory.models.registry import MODELS, TABLE
 
 EVERY = pytest.mark.parametrize(
     "model", [pytest.param(m, id=m.name) for m in TABLE.values()]

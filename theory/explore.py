@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
         "out",
         "fluctuations",
     )
-    # fmt: skip
+
     parser.add_argument(
         "--runs",
         type=Path,

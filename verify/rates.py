@@ -13,8 +13,9 @@ import sympy as sp
 import xarray as xr
 
 from theory import ParameterError
-from theory.call.arguments import listed
-from theory.call.parameters import Allowed, Stepped, number, shown
+from theory.call.arrays import listed
+from theory.call.parameters import Stepped
+from theory.call.refusal import Allowed, number, shown
 from theory.dynamics.flow import Flow
 from theory.models import plugins, registry
 from theory.runtime import cli, progress

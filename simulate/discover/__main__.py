@@ -10,9 +10,9 @@ import torch
 
 from simulate.discover.found import discover
 from simulate.discover.sizes import called, parsed, scaling
-from theory.call.parameters import nearest
+from theory.call.refusal import nearest
+from theory.models.stated import run_file
 from theory.runtime import cli, output
-from theory.statement.model import run_file
 from theory.statement.words.tree import require
 
 

@@ -12,7 +12,7 @@ from simulate.positional_semantic import student
 from simulate.training import plan
 from simulate.training.learner import Descent, Module, Unstacked
 from theory.call.arguments import checked
-from theory.call.parameters import Allowed, ParameterError
+from theory.call.refusal import Allowed, ParameterError
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d

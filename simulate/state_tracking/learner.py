@@ -11,7 +11,7 @@ from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from simulate.training import learner, plan, pool
-from theory.call.parameters import ParameterError, shown
+from theory.call.refusal import ParameterError, shown
 from theory.dynamics.optimisers import CLIPPED
 from theory.state_tracking import Parameters
 from theory.state_tracking.model import task

@@ -22,8 +22,8 @@ from simulate.training import device as devices
 from simulate.training.learner import Clamped, Learner
 from simulate.training.stack import Run, seconds_per_step, train_stack
 from theory.call.arguments import misfit
-from theory.call.parameters import BaseParameters, ParameterError
-from theory.call.values import error_summary
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
 

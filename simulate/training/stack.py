@@ -21,8 +21,8 @@ from simulate.store import checkpoints, runs, storage
 from simulate.store.storage import DeferSignals
 from simulate.training import interface_checks
 from simulate.training.learner import Learner, State
-from theory.call.parameters import ParameterError, Stepped
-from theory.call.values import error_summary
+from theory.call.parameters import Stepped
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime import output
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from simulate.ensemble import Copies, ensemble
 from simulate.store import runs
 from simulate.training import pool
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 
 QUIET = dict(progress=False)

@@ -26,7 +26,8 @@ from simulate.ensemble import ensemble
 from simulate.ensemble.copies import SYSTEM
 from simulate.store import checkpoints, runs, storage
 from simulate.training import jobs, plan, pool, stack
-from theory.call.parameters import ParameterError, Stepped
+from theory.call.parameters import Stepped
+from theory.call.refusal import ParameterError
 from theory.runtime import cli
 
 FORKED = [

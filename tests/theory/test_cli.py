@@ -15,7 +15,7 @@ import pytest
 
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import cli
 

@@ -11,7 +11,8 @@ import sympy as sp
 
 from theory import Flow
 from theory import state_tracking as st
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters as Heads
 from theory.models import registry
 

@@ -21,7 +21,7 @@ from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
 from simulate.store import runs, storage
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import memory, sealed
 from verify import timescales, trajectories
@@ -271,7 +271,8 @@ def never(*args, **kwargs):
 training.train_stack = never
 os.setuid(65534)
 flags = ["--set=epochs=1", "--set=N=4", "--quiet", "--workers=1"]
-cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={folder}"]))
+command = sweep if which == "sweep" else single
+cli.run(lambda: command.main([*flags, f"--out={folder}"]))
 """
 
 

@@ -19,7 +19,7 @@ from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
 from theory.call import sweep
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.solution import parameter_names
 from theory.equations.equation import Equation
 from theory.numbers import numeric

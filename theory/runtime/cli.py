@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from theory import __version__
 from theory.call import scope
-from theory.call.parameters import BaseParameters, ParameterError, nearest
-from theory.call.values import NEAR
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import NEAR, ParameterError, nearest
 from theory.models import registry
 from theory.runtime import commands, output
 

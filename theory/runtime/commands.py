@@ -53,7 +53,7 @@ def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     called = [v for v in verbs() if name in (v, v.rpartition(".")[2])]
     if len(called) == 1:
         return called[0], words[count:]
-    from theory.call.parameters import ParameterError, nearest
+    from theory.call.refusal import ParameterError, nearest
     from theory.models import registry
 
     advice = " or ".join(called) or nearest(name, re.split("[ .]", " ".join(verbs())))

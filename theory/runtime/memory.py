@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 
 NEGLIGIBLE_BYTES = 2**26  # estimates below 64 MiB are not checked
 TRIED = 1024  # factor by which a parameter is lowered to find the most effective one

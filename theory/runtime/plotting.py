@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.equations import titles
 from theory.runtime import output
 

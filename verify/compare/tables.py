@@ -20,15 +20,15 @@ import pandas as pd
 import xarray as xr
 
 from theory.call import scope
-from theory.call.parameters import (
+from theory.call.parameters import Stepped
+from theory.call.refusal import (
     Allowed,
     ParameterError,
-    Stepped,
+    error_summary,
     nearest,
     number,
     shown,
 )
-from theory.call.values import error_summary
 from theory.models import registry
 from theory.runtime import cli, memory, output
 from theory.symbols import notation

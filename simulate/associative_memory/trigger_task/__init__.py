@@ -30,7 +30,7 @@ from simulate.training import plan
 from simulate.training.learner import Module, Unstacked, losses
 from simulate.training.streams import keyed
 from theory.associative_memory.trigger_task import Parameters
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 __all__ = [
     "Learner",

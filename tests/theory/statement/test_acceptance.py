@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 import systems
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.induction_heads import network
 from theory.state_tracking import dynamics as tracking_dynamics

@@ -35,13 +35,6 @@ def test_derivation_against_all_weights(name):
             "burst_time",
             (0, 1),
         ),
-        (
-            "markov",
-            dict(k=8, D=8, eval_every=8),
-            "attention_first",
-            "markov_time",
-            (0, 1, 2),
-        ),
     ],
 )
 def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers.streams import keyed, spawned
 from theory.state_tracking.model import groups
 from theory.state_tracking.model.parameters import Parameters

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import Limit
 from theory.dynamics.conserved import linearised
 from theory.dynamics.flow import Flow
