@@ -20,7 +20,7 @@ import theory
 from tests.theory.statement import systems
 from theory import Equation, Flow, statement
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.numbers import lowered, numeric
 from theory.statement.derivation import derivation_store

@@ -213,8 +213,7 @@ def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):
         verify(["gradiens"])
     monkeypatch.setattr(
-        "simulate.training.plan.System.train",
-        lambda *_, **__: pytest.fail("trains"),
+        "simulate.training.plan.System.train", lambda *_, **__: pytest.fail("trains")
     )
     assert simulate.main([]) == 0
     shown = capsys.readouterr().out

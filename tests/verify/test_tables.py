@@ -406,7 +406,8 @@ def test_arrays_of_numpy(tmp_path):
         tables.read(tmp_path / "d.npz", {"t": "x", "x": "x"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
         with pytest.raises(
-            ParameterError, match=r"got .*; of a file verify\.compare\.tables\.read makes one"
+            ParameterError,
+            match=r"got .*; of a file verify\.compare\.tables\.read makes one",
         ):
             trajectories.compare(curves, unread)
     with pytest.raises(ParameterError, match="needs --columns"):

@@ -9,6 +9,7 @@ from typing import Any
 import sympy as sp
 from sympy.concrete.delta import deltasummation
 
+from theory.symbols import fractions
 from theory.symbols.reading import sympified
 
 Rebuild = Callable[[sp.Expr], sp.Expr]
@@ -170,18 +171,17 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 
 
 def vanishes(expr: sp.Expr) -> bool:
-    """Whether SymPy can show that an expression is identically zero.
+    """Whether an expression is shown to be identically zero.
 
-    The expression is brought over one denominator and its numerator expanded, with
-    trigonometric functions written as exponentials. Only if that is inconclusive is
-    `sympy.simplify` called, which is slow.
+    That is decided by `theory.symbols.fractions`. What is not told from zero there, as
+    functions of which only SymPy knows relations, is brought over one denominator and
+    its numerator expanded.
     """
     expr = sympified(expr)
-    forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
-    return (
-        any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms)
-        or sp.simplify(expr) == 0
-    )
+    decided = fractions.vanishing(expr)
+    if decided is not None:
+        return decided
+    return bool(sp.expand(sp.numer(sp.together(expr))) == 0)
 
 
 def proved(holds: bool, otherwise: str) -> None:
@@ -203,7 +203,7 @@ def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     Raises
     ------
     ArithmeticError
-        If SymPy cannot show that ``form`` equals ``derived``.
+        If ``form`` is not shown to equal ``derived``.
     """
     if not vanishes(sympified(form) - sympified(derived)):
         raise ArithmeticError(f"{form} is not the derived {derived}")

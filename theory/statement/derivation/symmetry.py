@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory.call.refusal import ParameterError
 from theory.symbols import notation
-from theory.symbols.algebra import Rebuild, rebuilt, slope
+from theory.symbols.algebra import Rebuild, rebuilt, slope, vanishes
 from theory.symbols.notation import Forms
 from theory.symbols.reading import sympified
 
@@ -27,11 +27,6 @@ LARGEST_DRAWN = 13  # of a size
 MOST_TRIES = 2000
 HIDING = 3  # what a pair of equal sizes costs, in units of a size
 AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
-PROVABLE = 1200  # parts of an expression that SymPy multiplies out in a second
-MOST_EXPONENTIALS = (
-    5  # different ones, of an expression that is put over one denominator
-)
-READABLE = 600  # parts of one that it factors in a second
 
 
 def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
@@ -56,79 +51,6 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
         if np.abs(np.array(rounded, float) - vector).max() < AGREE:
             vectors.append(rounded)
     return vectors
-
-
-def rational(expr: sp.Expr) -> tuple[sp.Expr, Forms]:
-    """An expression with exponentials and logarithms as symbols, and what these stand
-    for.
-
-    Exponentials of sums are products; arguments that are equal over one denominator are
-    the same.
-    """
-    meaning: Forms = {}
-    named: dict[sp.Expr, sp.Symbol] = {}
-
-    def name(x: sp.Expr) -> sp.Symbol:
-        if x not in named:
-            named[x] = sp.Dummy(
-                f"e{len(named)}", positive=not isinstance(x, sp.log) or None
-            )
-            meaning[named[x]] = x
-        return named[x]
-
-    def spelled(x: sp.Expr, of: Rebuild) -> sp.Expr | None:
-        if isinstance(x, sp.log):
-            return name(sp.log(sp.factor(of(x.args[0]))))
-        if not isinstance(x, sp.exp):
-            return None
-        inside = sp.expand(of(x.args[0]))
-        if not inside.is_polynomial(*inside.free_symbols):
-            inside = sp.cancel(sp.together(inside))
-        if not inside.is_polynomial(*inside.free_symbols):
-            return name(sp.exp(inside))
-        parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(
-            *(name(sp.exp(exponent)) ** many for many, exponent in parts if many != 0)
-        )
-
-    return rebuilt(expr, spelled), meaning
-
-
-def longer(expr: sp.Basic, most: int) -> bool:
-    """Whether an expression has more than so many parts; a long one is not counted to
-    its end.
-    """
-    return any(True for _ in itertools.islice(sp.preorder_traversal(expr), most, None))
-
-
-def proved(expr: sp.Expr) -> bool:
-    """Whether an expression that is zero in numbers is shown to be zero, where that is
-    cheap.
-    """
-    if expr == 0:
-        return True
-    if expr.has(sp.Sum) or longer(expr, PROVABLE):
-        return False
-    made, meaning = rational(expr)
-    return (
-        len(meaning) <= 2 * MOST_EXPONENTIALS
-        and sp.expand(sp.numer(sp.together(made))) == 0
-    )
-
-
-def tidied(expr: sp.Expr) -> sp.Expr:
-    """A rational function of exponentials over one denominator, in factors, if that is
-    shorter.
-    """
-    if longer(expr, READABLE) or expr.has(sp.Sum, sp.log):
-        return expr
-    made, meaning = rational(expr)
-    if len(meaning) > MOST_EXPONENTIALS:
-        return expr
-    made = sp.factor(sp.together(made))
-    for short, long in reversed(meaning.items()):
-        made = made.xreplace({short: long})
-    return min((made, expr), key=lambda x: x.count_ops())
 
 
 def compiled(
@@ -298,9 +220,7 @@ def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
-    slopes: Forms = {}
-    if known is None and not longer(made.loss, PROVABLE):
-        slopes = {x: slope(made.loss, x) for x in size}
+    slopes = {x: slope(made.loss, x) for x in size} if known is None else {}
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
@@ -315,12 +235,10 @@ def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]
             )
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            moved = (
-                [a * x ** (power - 1) * slopes[x] for x, a in part.items()]
-                if slopes
-                else []
-            )
-            sure = bool(moved) and proved(sp.Add(*moved))
+            sure = False
+            if known is None:
+                moved = (a * x ** (power - 1) * slopes[x] for x, a in part.items())
+                sure = vanishes(sp.Add(*moved))
             invariants.append(Conserved(kind, part, only, sure))
     if known is not None:
         pairs = zip(invariants, known, strict=True)
@@ -330,7 +248,7 @@ def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
-    none = (x for x, rate in made.rates.items() if proved(rate))
+    none = (x for x, rate in made.rates.items() if vanishes(rate))
     return [Conserved("frozen", {x: sp.S.One}, x, True) for x in none]
 
 
