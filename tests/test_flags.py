@@ -162,3 +162,20 @@ def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     assert FLAG.findall(str(caught.value))[:1] == [words[0].partition("=")[0]], (
         caught.value
     )
+
+
+@pytest.mark.parametrize("name", sorted(cli._FLAGS))
+def test_an_option_given_twice_is_an_error_or_a_list(name):
+    """The last of two would win in silence."""
+    made = cli.parser("theory.onset", "of a test", name, model=False)
+    action = made._option_string_actions[f"--{name}"]
+    if action.nargs == 0:
+        return  # the same, however often it is said
+    values = ["1", "2"] if name in ("alpha", "until") else ["a=1", "b=2"]
+    words = [word for value in values for word in (f"--{name}", value)]
+    if name == "set":
+        assert made.parse_args(words).set == values
+        return
+    with pytest.raises(ParameterError, match=f"--{name}: is given twice"):
+        made.parse_args(words)
+    assert made.parse_args(words[:2]) == made.parse_args(words[:2])

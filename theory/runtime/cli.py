@@ -119,12 +119,31 @@ def _check_place(flag: str, target: Path | str | None) -> None:
         )
 
 
+class Once(argparse._StoreAction):
+    """An option that takes a value, which is given once."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+    ) -> None:
+        """Store the value, or refuse a second one."""
+        given: set[str] = vars(namespace).setdefault("_given", set())
+        if self.option_strings and self.dest in given:
+            parser.error(f"{option}: is given twice; give it once")
+        given.add(self.dest)
+        super().__call__(parser, namespace, values, option)
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that reports errors in one line,
     as the rest of the toolkit does.
     """
 
     unset: frozenset[str] = frozenset()  # parameters that the command itself varies
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for name in (None, "store"):
+            self.register("action", name, Once)
 
     def parse_args(
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -141,6 +160,7 @@ class Parser(argparse.ArgumentParser):
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(words, namespace)
+        vars(parsed).pop("_given", None)
         for flag in ("out", "plot", "latex"):
             _check_place(flag, getattr(parsed, flag, None))
         if getattr(parsed, "beyond", False):

@@ -43,7 +43,11 @@ FACTOR = re.compile(
     r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL
 )
 BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
-SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n"}
+# Words in the names of columns that hold no student.
+SUMMARIES = set(
+    "mean average avg median std sd se sem stderr err error var min max low high lower"
+    " upper ci iqr n count".split()
+)
 MOST = 2**26  # bytes of a table
 
 
@@ -201,7 +205,8 @@ def _source(
         return {"": _column(path, header, word)}, factor
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
-    if not matches or SUMMARIES & {label.lower().strip("_ ") for label in matches}:
+    words = {w for label in matches for w in re.split("[^a-z]+", label.lower())}
+    if not matches or SUMMARIES & words:
         some = (
             textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
         )
