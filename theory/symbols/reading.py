@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.values import ParameterError, is_time, shown, unwrapped
+from theory.call.refusal import ParameterError, is_time, shown, unwrapped
 
 
 def sympified(value: Any) -> Any:
