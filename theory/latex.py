@@ -13,7 +13,7 @@ from sympy.core.function import AppliedUndef, UndefinedFunction
 from theory.equations import printing
 from theory.equations.equation import by_number
 from theory.equations.renaming import Renaming
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output
 from theory.symbols import notation
 
@@ -231,7 +231,7 @@ def document(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line: print or write a model's equations as LaTeX."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory.latex",
         "The equations of a model as a LaTeX document.",
         "out",

@@ -10,7 +10,7 @@ from theory.call.parameters import Stepped, stated
 from theory.call.refusal import ParameterError
 from theory.dynamics.onset import Onset, in_few_steps, of_onset, tabulated, until
 from theory.equations import printing
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, progress
 
 __all__ = ["Onset", "main", "of_onset", "tabulated", "until"]
@@ -18,7 +18,7 @@ __all__ = ["Onset", "main", "of_onset", "tabulated", "until"]
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory.onset",
         "When does the mechanism of a model emerge?",
         "json",
@@ -36,8 +36,8 @@ def main(argv: list[str] | None = None) -> int:
     words = "prove between which numbers the times of a flow lie (needs python-flint)"
     parser.add_argument("--certify", action="store_true", help=words)
     args = parser.parse_args(argv)
-    cli.check_plot(args.plot)
-    p = cli.parameters(args)
+    command_line.check_plot(args.plot)
+    p = command_line.parameters(args)
     until = cli.length(vars(args))
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None

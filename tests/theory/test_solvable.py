@@ -15,12 +15,11 @@ from simulate import systems
 from theory import __main__ as theory
 from theory import __version__
 from theory.call.refusal import ParameterError
-from theory.models import model, registry
-from theory.runtime import commands
+from theory.models import model, registry, solvable
 from verify.__main__ import main as verify
 
 ROOT = Path(__file__).parents[2]
-RUN = "from theory.runtime import commands; commands.solvable()"
+RUN = "from theory.models import solvable; solvable.solvable()"
 
 
 def solvable(*words, **environment):
@@ -48,7 +47,7 @@ def complete(line, file, forked):
             "COMP_POINT": str(len(line)),
         }
         sys.argv = ["solvable"]
-        commands.solvable()
+        solvable.solvable()
 
     forked(work)
     return file.read_text().split()
@@ -65,32 +64,32 @@ def test_every_command_is_a_verb():
             if '\nif __name__ == "__main__":' in file.read_text():
                 there.add(name.removesuffix(".__main__"))
     models = {f"simulate.{m}" for m in registry.MODELS}  # the same as `simulate MODEL`
-    assert set(commands.verbs()) == there - models
+    assert set(solvable.verbs()) == there - models
     assert {"theory.onset", "simulate.sweep", "verify.gradients", "papers"} <= set(
-        commands.verbs()
+        solvable.verbs()
     )
 
 
 def test_one_screen(capsys):
     """Verbs, models and systems, in 80 columns and about 24 lines."""
-    assert commands.main([]) == 0
+    assert solvable.main([]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
     assert len(lines) <= 26 and max(map(len, lines)) <= 80
-    for name in commands.verbs():
+    for name in solvable.verbs():
         assert re.search(rf"(^|\s){re.escape(name)}\b", shown), name
     for name in registry.TABLE:
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", shown), name
-    commands.main(["--help"])
+    solvable.main(["--help"])
     assert capsys.readouterr().out == shown
-    commands.main(["--version"])
+    solvable.main(["--version"])
     assert capsys.readouterr().out.split()[1] == __version__
 
 
 def test_it_answers_at_once():
     """Without torch, and without the commands it lists."""
     code = (
-        "import sys\nfrom theory.runtime import commands\nsys.argv[1:] ="
+        "import sys\nfrom theory.models import solvable\nsys.argv[1:] ="
         " []\ncommands.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
         " 'simulate'} & {*sys.modules})"
     )
@@ -116,7 +115,7 @@ def test_it_answers_at_once():
 )
 def test_verbs(words, verb, others):
     """By the name after ``python -m``, by two words, by the last of them."""
-    found, remaining = commands.resolve(words.split())
+    found, remaining = solvable.resolve(words.split())
     assert found == verb and len(remaining) == others
 
 
@@ -137,9 +136,9 @@ def test_verbs(words, verb, others):
 def test_what_is_no_verb(words, message):
     """One line, with what to type."""
     with pytest.raises(ParameterError, match=re.escape(message)):
-        commands.main(words.split())
+        solvable.main(words.split())
     advice = re.search(r"solvable (\w+) ", message)
-    assert not advice or commands.resolve([advice[1]])
+    assert not advice or solvable.resolve([advice[1]])
 
 
 def test_it_is_the_same_command(forked):
@@ -148,7 +147,7 @@ def test_it_is_the_same_command(forked):
 
         def typed(words=words):
             sys.argv = ["solvable", *words]
-            commands.solvable()
+            solvable.solvable()
 
         ours, theirs = forked(typed), forked(f"theory.{words[0]}", *words[1:])
         for stream in ("returncode", "stdout", "stderr"):
@@ -195,7 +194,7 @@ def test_completion(line, offered, missing, tmp_path, forked):
 @pytest.mark.parametrize("shell", [[], ["bash"], ["zsh"], ["fish"]])
 def test_code_for_the_shell(shell, capsys):
     """Is printed, for the shell's `eval`."""
-    commands.main(["--completion", *shell])
+    solvable.main(["--completion", *shell])
     assert "solvable" in capsys.readouterr().out
 
 
