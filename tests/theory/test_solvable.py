@@ -15,7 +15,8 @@ from simulate import systems
 from theory import __main__ as theory
 from theory import __version__
 from theory.call.refusal import ParameterError
-from theory.models import model, registry, solvable
+from theory.models import model, registry
+from theory.models import solvable as one_command
 from verify.__main__ import main as verify
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def complete(line, file, forked):
             "COMP_POINT": str(len(line)),
         }
         sys.argv = ["solvable"]
-        solvable.solvable()
+        one_command.solvable()
 
     forked(work)
     return file.read_text().split()
@@ -64,25 +65,25 @@ def test_every_command_is_a_verb():
             if '\nif __name__ == "__main__":' in file.read_text():
                 there.add(name.removesuffix(".__main__"))
     models = {f"simulate.{m}" for m in registry.MODELS}  # the same as `simulate MODEL`
-    assert set(solvable.verbs()) == there - models
+    assert set(one_command.verbs()) == there - models
     assert {"theory.onset", "simulate.sweep", "verify.gradients", "papers"} <= set(
-        solvable.verbs()
+        one_command.verbs()
     )
 
 
 def test_one_screen(capsys):
     """Verbs, models and systems, in 80 columns and about 24 lines."""
-    assert solvable.main([]) == 0
+    assert one_command.main([]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
     assert len(lines) <= 26 and max(map(len, lines)) <= 80
-    for name in solvable.verbs():
+    for name in one_command.verbs():
         assert re.search(rf"(^|\s){re.escape(name)}\b", shown), name
     for name in registry.TABLE:
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", shown), name
-    solvable.main(["--help"])
+    one_command.main(["--help"])
     assert capsys.readouterr().out == shown
-    solvable.main(["--version"])
+    one_command.main(["--version"])
     assert capsys.readouterr().out.split()[1] == __version__
 
 
@@ -90,7 +91,7 @@ def test_it_answers_at_once():
     """Without torch, and without the commands it lists."""
     code = (
         "import sys\nfrom theory.models import solvable\nsys.argv[1:] ="
-        " []\ncommands.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
+        " []\nsolvable.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
         " 'simulate'} & {*sys.modules})"
     )
     done = subprocess.run(
@@ -115,7 +116,7 @@ def test_it_answers_at_once():
 )
 def test_verbs(words, verb, others):
     """By the name after ``python -m``, by two words, by the last of them."""
-    found, remaining = solvable.resolve(words.split())
+    found, remaining = one_command.resolve(words.split())
     assert found == verb and len(remaining) == others
 
 
@@ -136,9 +137,9 @@ def test_verbs(words, verb, others):
 def test_what_is_no_verb(words, message):
     """One line, with what to type."""
     with pytest.raises(ParameterError, match=re.escape(message)):
-        solvable.main(words.split())
+        one_command.main(words.split())
     advice = re.search(r"solvable (\w+) ", message)
-    assert not advice or solvable.resolve([advice[1]])
+    assert not advice or one_command.resolve([advice[1]])
 
 
 def test_it_is_the_same_command(forked):
@@ -147,7 +148,7 @@ def test_it_is_the_same_command(forked):
 
         def typed(words=words):
             sys.argv = ["solvable", *words]
-            solvable.solvable()
+            one_command.solvable()
 
         ours, theirs = forked(typed), forked(f"theory.{words[0]}", *words[1:])
         for stream in ("returncode", "stdout", "stderr"):
@@ -194,7 +195,7 @@ def test_completion(line, offered, missing, tmp_path, forked):
 @pytest.mark.parametrize("shell", [[], ["bash"], ["zsh"], ["fish"]])
 def test_code_for_the_shell(shell, capsys):
     """Is printed, for the shell's `eval`."""
-    solvable.main(["--completion", *shell])
+    one_command.main(["--completion", *shell])
     assert "solvable" in capsys.readouterr().out
 
 

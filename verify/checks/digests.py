@@ -33,6 +33,7 @@ ASIDE = (
     "theory.equations.titles",
     "theory.equations.printing",
     "theory.runtime.cli",
+    "theory.runtime.in_symbols",
     "theory.models.command_line",
     "theory.models.solvable",
     "theory.runtime.memory",
