@@ -168,7 +168,8 @@ def claims_table(folder: Path) -> str:
 
 def picture(name: str, caption: str) -> str:
     """A figure of `write_all` with its caption."""
-    return f"\\begin{{center}}\\fitpicture{{figure_{name}.png}}\\\\\n{write_up.escape(caption)}\\end{{center}}"
+    drawn = f"\\fitpicture{{figure_{name}.png}}"
+    return f"\\begin{{center}}{drawn}\\\\\n{write_up.escape(caption)}\\end{{center}}"
 
 
 def makers(

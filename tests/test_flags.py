@@ -54,7 +54,7 @@ def test_flags_in_messages_are_there():
     known |= {
         word for words in every.values() for word in words if FLAG.fullmatch(word)
     }
-    # fmt: skip
+
     named = {
         (flag, file.name)
         for file in FILES
@@ -106,7 +106,6 @@ simulate.sweep --grid=eta=1,1 --seeds=2
 simulate.sweep --grid=eta=(1) --seeds=2
 simulate.sweep --grid=alpha=1,2 --alpha=1 positional_semantic
 simulate.discover.__main__ --sizes=N own.py
-simulate.benchmark --table=students --set=N=8
 theory.onset --until=0
 theory.onset --alpha=0
 theory.onset --alpha=1 --until=1
@@ -137,15 +136,7 @@ verify.trajectories --alpha=4 --runs=students.nc
 verify.trajectories --device=cpu --runs=students.nc
 verify.timescales --seeds=1
 verify.timescales --until=0
-verify.timescales --set=N=8 associative_memory.softmax_recall
-verify.timescales --preset=demo associative_memory.softmax_recall
-verify.timescales --seeds=4 associative_memory.softmax_recall
-verify.timescales --runs=students.nc associative_memory.softmax_recall
-verify.laws --train associative_memory.k_hop
 verify.gradients --nonsense
-verify.start --rounds=0
-verify.device.__main__ --seconds=0
-verify.device.__main__ --stages=none
 """
 
 

@@ -102,14 +102,12 @@ def test_one_value_of_a_field_is_no_sweep():
 
 def test_a_time_that_is_not_known_says_why():
     """Beside NaN and infinity, and only there."""
-    online = registry.find("positional_semantic.online").wing("theory")
-    times = online.emergence_times(online.Parameters(eta=1e5))
-    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith(
-        "norm and rate change"
-    )
-    known = online.emergence_times(online.Parameters(batch=None, norm="held"))
-    assert known.T_m == np.inf and known.T_m.attrs["absent"] == "does not grow"
-    assert known.T_theta > 0 and "absent" not in known.T_theta.attrs
+    heads = registry.find("induction_heads").wing("theory")
+    p = heads.Parameters(trained="three", data="orthonormal", query="last")
+    known = heads.emergence_times(p)
+    assert known.T_alpha > 0 and "absent" not in known.T_alpha.attrs
+    never = heads.emergence_times(p.replace(N=1))
+    assert never.T_alpha == np.inf and never.T_alpha.attrs["absent"] == "never emerges"
 
 
 def test_swapped_arguments():

@@ -223,9 +223,8 @@ HELD = {
         x["times"][::2] == pytest.approx([4.242, 3.400], abs=1e-3)
         and x["times"][1] > 1.1 * x["times"][0]
     ),
-    "How long does an induction head take to emerge, for contexts of up to 1000 pairs?": lambda x: (
-        float(x["times"][-1]) == pytest.approx(646853, rel=1e-3)
-    ),
+    "How long does an induction head take to emerge, for contexts of up to 1000"
+    " pairs?": lambda x: float(x["times"][-1]) == pytest.approx(646853, rel=1e-3),
     "How many facts does one matrix hold?": lambda x: (
         abs(
             x["recall"](x["p"].replace(N=921))["accuracy"].mean()

@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
         "out",
         "fluctuations",
     )
-    # fmt: skip
+
     parser.add_argument(
         "--runs",
         type=Path,

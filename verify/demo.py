@@ -24,17 +24,19 @@ from verify.state_tracking.fidelity import BEST, TITLE, half_times, rms
 TRAIN = ("--preset", "demo", "--seeds", "4", "--alpha", "12")
 INDENT = 10 * " "
 INTRO = """\
-Four small transformers learn to compose permutations ("actions"), writing the state after each
-(Forner et al., arXiv:2606.18164). Training takes about a minute."""
+Four small transformers learn to compose permutations ("actions"), writing the state
+after each (Forner et al., arXiv:2606.18164). Training takes about a minute."""
 QUESTION = """\
-RESULT    When does attention find the right action? Half of it rests there (A = 1/2) at this time,
-          in units of {epochs} epochs of gradient descent (in brackets: error of the prediction):"""
+RESULT    When does attention find the right action? Half of it rests there (A = 1/2)
+          at this time, in units of {epochs} epochs of gradient descent (in brackets:
+          error of the prediction):"""
 BELOW = """\
-          The paper's mean-field curve is one for all students. Our theory follows each student from
-          its initial weights and training data; nothing is fitted."""
+          The paper's mean-field curve is one for all students. Our theory follows each
+          student from its initial weights and training data; nothing is fitted."""
 LEVELS = """\
-explained why theories differ: what each knows of a student, and how far off it is (half-time: time
-          of A = 1/2; R, S: overlap of the weights with right and wrong permutations):"""
+explained why theories differ: what each knows of a student, and how far off it is
+          (half-time: time of A = 1/2; R, S: overlap of the weights with right and wrong
+          permutations):"""
 NEXT = (
     "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first"
     " steps"

@@ -15,7 +15,7 @@ import xarray as xr
 
 from simulate.discover import batches, names, onset
 from simulate.discover.flow import NumericFlow
-from simulate.discover.loss import Loss
+from simulate.discover.loss import Loss, alone
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
 from theory.dynamics.onset import Onset
@@ -331,6 +331,7 @@ class Discovered:
         )
 
 
+@alone
 def discover(
     module: Any,
     inputs: Any = None,

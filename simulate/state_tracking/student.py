@@ -219,9 +219,8 @@ def teacher_weights(
     """Weights of the same architecture that solve the task (Sec. 3.3).
 
     Keys are constant and queries are the keys rotated by the lag, so that attention
-    peaks at offset
-    -L, with attention logits at least ``gap`` above all others. The logic matrices are the
-    permutations.
+    peaks at offset -L, with attention logits at least ``gap`` above all others. The
+    logic matrices are the permutations.
 
     Raises
     ------

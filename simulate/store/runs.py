@@ -208,8 +208,8 @@ def ensemble(
             " name one of its folders"
         )
     try:
-        p = kind(**json.loads(runs.attrs["parameters"]))
-    except (ParameterError, TypeError) as error:  # a name such as self
+        p = kind(**kind.filled(json.loads(runs.attrs["parameters"])))
+    except (ParameterError, TypeError, AttributeError) as error:  # no JSON object
         raise ParameterError(f"{path}: attribute parameters: {error}") from None
     if runs.sizes.get("seed", 1) < 2:
         raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")

@@ -121,7 +121,8 @@ def statements(module: str) -> str:
     package = source.__package__ or ""
     if not package or path.name == "simulate.py":
         return output.digest([path])
-    task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
+    model = package.replace("simulate.", "theory.", 1)
+    task = sys.modules.get(f"{model}.model.task") or sys.modules.get(f"{model}.task")
     law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
     return output.digest([*sorted(path.parent.rglob("*.py")), *law])
 

@@ -297,7 +297,7 @@ def test_a_referee_keeps_the_figure(name, monkeypatch):
     few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))
     monkeypatch.setattr(ensemble, "shipped", lambda setting: few(*read(setting)))
     monkeypatch.setattr(
-        figures, "best", lambda p, runs: st.predict(p, runs, level="dressed")
+        figures, "best", lambda p, runs: st.predict(p, runs, level="cavity")
     )
     drawn = figures.FIGURES[name].draw(Source("shipped", [0]))
     assert off(drawn) == []
@@ -349,7 +349,7 @@ def test_captions_say_by_how_much_theory_is_off(setting):
             (f"{once(held.rollout_accuracy):.2f}", f"{rolled:.2f}", rollout),
             loss,
             (f"{once(fed):.2f}", f"{rolled:.2f}", rollout),
-        )  # fmt: skip
+        )
         if setting == "table_2":
             results = (results[0], results[1], results[3], results[2])
     for name, numbers in zip(SAID[setting].split(), results, strict=True):

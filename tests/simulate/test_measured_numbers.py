@@ -82,4 +82,4 @@ def test_meanings_name_the_equations_that_they_named():
                 meanings = importlib.import_module(module.name).MEANING
                 frozen.hold_all(f"meanings, {module.name}", meanings)
                 found += 1
-    assert found > 10
+    assert found >= 10

@@ -67,12 +67,29 @@ def test_closed_forms():
 @pytest.mark.parametrize(
     "of",
     (
-        sp.sin, sp.cos, sp.tan, sp.exp, sp.log, sp.sqrt, sp.sinh, sp.cosh, sp.tanh, sp.atan,
-        sp.asinh, sp.erf, sp.gamma, sp.loggamma, sp.LambertW, sp.cot, lambda v: v ** sp.Rational(-7, 3),
-        lambda v: sp.polylog(2, v / 9), lambda v: sp.uppergamma(HALF, v), lambda v: 2**v,
+        sp.sin,
+        sp.cos,
+        sp.tan,
+        sp.exp,
+        sp.log,
+        sp.sqrt,
+        sp.sinh,
+        sp.cosh,
+        sp.tanh,
+        sp.atan,
+        sp.asinh,
+        sp.erf,
+        sp.gamma,
+        sp.loggamma,
+        sp.LambertW,
+        sp.cot,
+        lambda v: v ** sp.Rational(-7, 3),
+        lambda v: sp.polylog(2, v / 9),
+        lambda v: sp.uppergamma(HALF, v),
+        lambda v: 2**v,
         lambda v: v**k,
     ),
-)  # fmt: skip
+)
 def test_functions(of):
     """The printer's rule for every function, as a rate, whose integral mpmath knows,
     and as a closed form.
@@ -145,11 +162,12 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", 
-    *(pytest.param(name, marks=pytest.mark.slow)
-      for name in ("associative_memory.factual_recall", "induction_heads.bursty",
-                   )),
-)  # fmt: skip
+    "state_tracking",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("associative_memory.factual_recall", "induction_heads.bursty")
+    ),
+)
 
 
 @pytest.mark.parametrize("name", TIMES)

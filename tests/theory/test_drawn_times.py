@@ -63,7 +63,7 @@ def test_a_run_that_ends_before_and_what_is_refused():
     for call, said in (
         (
             lambda: st.drawn_times(P, 3, level="flow"),
-            "level = 'flow': must be one of dressed",
+            "level = 'flow': must be one of cavity",
         ),
         (lambda: st.drawn_times(P, 0), "seeds = 0"),
         (

@@ -125,8 +125,12 @@ def test_fragment_compiles(model, tmp_path):
     text = (tmp_path / "fragment.tex").read_text()
     names = list(registry.find(model).wing("theory").equations())
     assert re.findall(r"\\label\{eq:(.*?)\}", text) == names
-    head = "\\documentclass[11pt]{article}\\usepackage[margin=22mm]{geometry}\\usepackage{amsmath,amssymb}"
-    body = f"\\begin{{document}}\n\\input{{fragment}}\n\\eqref{{eq:{names[-1]}}}\n\\end{{document}}\n"
+    head = (
+        "\\documentclass[11pt]{article}\\usepackage[margin=22mm]{geometry}"
+        "\\usepackage{amsmath,amssymb}"
+    )
+    inner = f"\\input{{fragment}}\n\\eqref{{eq:{names[-1]}}}"
+    body = f"\\begin{{document}}\n{inner}\n\\end{{document}}\n"
     log = compile_(head + body, tmp_path)
     assert "undefined" not in log.lower()
     assert int(re.findall(r"\((\d+) pages", log)[-1]) > 1 + (len(names) > 100)

@@ -85,7 +85,7 @@ def test_length_of_a_run(name):
     time = "alpha" if name == "state_tracking" else "t"
     for question in {"onset", "predict"} & there.keys():
         own = (
-            {"seeds": 1, "level": "dressed"}
+            {"seeds": 1, "level": "cavity"}
             if (question, time) == ("predict", "alpha")
             else {}
         )

@@ -16,9 +16,8 @@ from theory.associative_memory import factual_recall
 from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope
 from theory.dynamics.onset import tabulated
-from theory.state_tracking import Parameters, emergence_times, flow
+from theory.state_tracking import Parameters, emergence_times, flow, predict
 from theory.state_tracking.onset import onset
-from theory.state_tracking.single_students import predict
 
 TABLE_1 = Parameters()
 
@@ -171,7 +170,7 @@ def test_few_steps_are_refused(capsys):
     ):
         emergence_times(p, eta=[low, high])
     assert predict(
-        p.replace(eta=high, epochs=20), seeds=1, level="dressed"
+        p.replace(eta=high, epochs=20), seeds=1, level="cavity"
     ).A.size  # takes steps
     for rate, few in (("1", False), ("30", True)):
         assert command.main(["induction_heads", "--set", f"eta={rate}"]) == 0

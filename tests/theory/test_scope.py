@@ -23,13 +23,8 @@ FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases
 # Teachers, a start or an optimiser of one's own: no field says so.
 SEEN_IN_RUNS = {"permutations", "pretrain", "batch_size"}
 BROKEN = {  # where single values do not break it
-    "such that bigrams are not learnt before half of the first layer is on the previous token": {
-        "m": 4,
-        "k": 10,
-        "D": 69,
-        "U": 172,
-        "rho": 0.113,
-    },
+    "such that bigrams are not learnt before half of the first layer is on the"
+    " previous token": {"m": 4, "k": 10, "D": 69, "U": 172, "rho": 0.113},
     "so large that unigrams take at most half the time of bigrams": {
         "m": 7,
         "k": 40,

@@ -110,7 +110,6 @@ def test_it_answers_at_once():
         ("simulate sweep --grid L=2", "simulate.sweep", 2),
         ("sweep", "simulate.sweep", 0),
         ("verify gradients", "verify.gradients", 0),
-        ("device", "verify.device", 0),
         ("papers forner2026", "papers", 1),
     ],
 )
@@ -124,10 +123,6 @@ def test_verbs(words, verb, others):
     ("words", "message"),
     [
         ("onsett", "onsett: must be a verb; did you mean 'onset'?"),
-        (
-            "benchmark",
-            "benchmark: must be a verb; theory.benchmark or simulate.benchmark",
-        ),
         ("state_tracking", "solvable onset state_tracking"),
         ("associative_memory.k_hop", "solvable onset associative_memory.k_hop"),
         ("train", "train: must be a verb; type solvable simulate"),
@@ -218,8 +213,7 @@ def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):
         verify(["gradiens"])
     monkeypatch.setattr(
-        "simulate.training.plan.plan.System.train",
-        lambda *_, **__: pytest.fail("trains"),
+        "simulate.training.plan.System.train", lambda *_, **__: pytest.fail("trains")
     )
     assert simulate.main([]) == 0
     shown = capsys.readouterr().out

@@ -271,7 +271,8 @@ def never(*args, **kwargs):
 training.train_stack = never
 os.setuid(65534)
 flags = ["--set=epochs=1", "--set=N=4", "--quiet", "--workers=1"]
-cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={folder}"]))
+command = sweep if which == "sweep" else single
+cli.run(lambda: command.main([*flags, f"--out={folder}"]))
 """
 
 

@@ -312,7 +312,7 @@ def ended(
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-        # fmt: skip
+
         return ParameterError(
             f"{flow.name}: there is no solution after {when}, where {at}; take {other}"
         )

@@ -23,6 +23,7 @@ from theory.equations.equation import Equation
 from theory.explorer import sliders
 from theory.models.model import Model
 from theory.models.write_up import Meanings
+from theory.symbols.reading import sympified
 
 DIGITS = 9  # of a tabulated value
 LONGEST = 600  # operations of a formula that is shown
@@ -62,7 +63,7 @@ def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
     }
     nested = isinstance(value[0], list)
     rows = value if nested else [value]
-    flat = [sp.sympify(e, strict=True).xreplace(places) for row in rows for e in row]
+    flat = [sympified(e).xreplace(places) for row in rows for e in row]
     shared, flat = sp.cse(flat, symbols=sp.numbered_symbols("c"))
     lines = "".join(f"const {x} = {written(e)}; " for x, e in shared)
     parts = iter(map(written, flat))

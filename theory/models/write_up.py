@@ -18,6 +18,7 @@ from theory.equations.renaming import Renaming
 from theory.models import registry
 from theory.models.model import Model
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 
 def escape(text: str) -> str:
@@ -104,7 +105,8 @@ def fragment(equations: Iterable[Equation]) -> str:
             + f" \\label{{eq:{e.name}}}"
         )
     body = " \\\\\n".join(made)
-    return f"\\begingroup\\allowdisplaybreaks\n\\begin{{align}}\n{body}\n\\end{{align}}\n\\endgroup"
+    align = f"\\begin{{align}}\n{body}\n\\end{{align}}"
+    return f"\\begingroup\\allowdisplaybreaks\n{align}\n\\endgroup"
 
 
 def symbols(
@@ -138,15 +140,14 @@ def symbols(
                 rows.setdefault((printed, means), row)
     head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
     body = "\n".join(" & ".join(row) + r" \\" for row in rows.values())
-    return f"{{\\small\n\\begin{{longtable}}{{lp{{68mm}}p{{46mm}}}}\n{head}\n{body}\n\\end{{longtable}}}}"
+    columns = "{lp{68mm}p{46mm}}"
+    table = f"\\begin{{longtable}}{columns}\n{head}\n{body}\n\\end{{longtable}}"
+    return f"{{\\small\n{table}}}"
 
 
 def occurring(equation: Equation) -> list[Any]:
     """Symbols, arrays and undefined functions in an equation, without bound ones."""
-    both = (
-        sp.sympify(equation.lhs, strict=True),
-        sp.sympify(equation.rhs, strict=True),
-    )
+    both = (sympified(equation.lhs), sympified(equation.rhs))
     arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
     functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
     plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
@@ -194,7 +195,10 @@ class Meanings:
             self._fields = {k: [v] for k, v in meanings.items()} | self._fields
         systems = {m.path("theory") for m in registry.TABLE.values()}
         self._shared = notation.meanings(
-            lambda name: name.rpartition(".")[0] == family and name not in systems
+            lambda name: (
+                name.rpartition(".")[0] in (family, "theory.dynamics")
+                and name not in systems
+            )
         )
 
     def of(self, x: Any) -> list[str]:

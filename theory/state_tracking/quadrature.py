@@ -4,8 +4,8 @@ quadrature panels and event times.
 With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution
 run over dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4
 about the real axis, however sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2
-with delta = sqrt(2
-|epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s).
+with delta = sqrt(2 |epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q),
+E = |epsilon| q with q = exp(+-2s).
 Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per node.
 """
 

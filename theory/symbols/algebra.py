@@ -9,6 +9,8 @@ from typing import Any
 import sympy as sp
 from sympy.concrete.delta import deltasummation
 
+from theory.symbols.reading import sympified
+
 Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
@@ -91,6 +93,7 @@ def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.
     """Sum over the given indices, resolving deltas; every free index is assumed to lie
     in its range.
     """
+    expr = sympified(expr)
     for limit in limits:
         terms = sp.Add.make_args(sp.expand(expr))
         expr = sp.Add(*(_term_sum(term, *limit) for term in terms))
@@ -142,6 +145,7 @@ def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
     ArithmeticError
         If it is not linear.
     """
+    expr = sympified(expr)
     slope = sp.diff(expr, unknown)
     if slope == 0 or slope.has(unknown):
         raise ArithmeticError(f"{expr} is not linear in {unknown}")
@@ -156,7 +160,7 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
     are resolved.
     """
     result = sp.S.Zero
-    for term in sp.Add.make_args(sp.expand(total)):
+    for term in sp.Add.make_args(sp.expand(sympified(total))):
         coefficient, sums = term.as_independent(sp.Sum)
         if not isinstance(sums, sp.Sum):
             raise TypeError(f"expected a multiple of one sum, got {term}")
@@ -172,7 +176,7 @@ def vanishes(expr: sp.Expr) -> bool:
     trigonometric functions written as exponentials. Only if that is inconclusive is
     `sympy.simplify` called, which is slow.
     """
-    expr = sp.sympify(expr, strict=True)
+    expr = sympified(expr)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
     return (
         any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms)
@@ -201,7 +205,7 @@ def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     ArithmeticError
         If SymPy cannot show that ``form`` equals ``derived``.
     """
-    if not vanishes(form - derived):
+    if not vanishes(sympified(form) - sympified(derived)):
         raise ArithmeticError(f"{form} is not the derived {derived}")
     return form
 
@@ -220,7 +224,7 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     ValueError
         If it has no Taylor series, or more than `MOST` leading orders cancel.
     """
-    expr, size = sp.sympify(expr, strict=True), order + 1
+    expr, size = sympified(expr), order + 1
     while True:  # if leading powers cancel, recompute with more terms
         first, coefficients = _laurent(expr, size, small)
         missing = order + 1 - first - len(coefficients)

@@ -51,12 +51,13 @@ N = sizes("N")
 token = sort("token", N)
 follows = teacher("follows", (token,), token, injective=True)
 W, z = weight("W", token, token), draw(token)
-bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)), name="bigram",
-                   values=dict(N=5, steps=24, eval_every=4))
+bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)),
+                   name="bigram", values=dict(N=5, steps=24, eval_every=4))
 """
 STATED = {  # with sizes, and inputs per step
     "recall": (systems.recall(), dict(S=4, R=3, D=2, T=5, n=2, epsilon=0.3)),
     "induction": (systems.induction(None, 4), {}),
+    "retrieval": (systems.retrieval(), dict(N=5, M=4, P=3)),
     "regression": (systems.regression(True), dict(D=3, N=4, a=0.2)),
 }
 SHORT = dict(steps=24, eval_every=4)

@@ -26,7 +26,7 @@ def numbers_of(expr, weights, eigenvalues, **sizes):
     """A mean at concrete sizes and entries."""
     D, N = systems.sizes("D N")
     written = expr.subs({D: sizes["D"], N: sizes["N"]}).doit()
-    # fmt: skip
+
     values = {
         f"{k}[{', '.join(str(n + 1) for n in at)}]": x
         for k, w in weights.items()

@@ -69,6 +69,7 @@ KINDS = {
     "begin_token": strangers.begin_token,
     "coinciding_values": strangers.coinciding_values,
     "occurs_twice": strangers.occurs_twice,
+    "retrieval": systems.retrieval,
     "random": lambda: random_starts.KINDS["no saddle"](sigma=0.3),
     "orthogonal": lambda: random_starts.KINDS["no saddle"](
         start=orthogonal(number("sigma"))

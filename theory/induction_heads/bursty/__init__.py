@@ -45,10 +45,12 @@ SCOPE = Scope(
     "gradient descent in small steps from zero, three numbers",
     (
         Limit("N", "at least 16", lambda p, runs: p.N >= 16),
-        Limit("B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)),
+        Limit(
+            "B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)
+        ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
-)  # fmt: skip
+)
 applies = scope.applies({"emergence": SCOPE})
 
 

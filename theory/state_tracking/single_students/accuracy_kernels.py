@@ -1,5 +1,5 @@
-"""Machine code of accuracies of single students: by all entries of M in the
-fixed-disorder theory, by columns in the cavity equations.
+"""Machine code of accuracies of single students: on given words in the fixed-disorder
+theory, by columns in the cavity equations.
 """
 
 import math
@@ -20,7 +20,6 @@ MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Where wrong entries span fewer standard deviations of the noise, ten Gauss nodes
 # suffice (1e-10).
 SMOOTH = 4.0
-TINY = 1e-13  # probabilities below do not count: the polynomials know no smaller ones
 
 
 def _polynomial(*coefficients: float) -> Any:
@@ -75,92 +74,90 @@ def _ramp(x):
     return x / 2 + _integral((x * x - MIDDLE) / (x * x + MIDDLE))
 
 
-@njit(**HOW | {"fastmath": HOW["fastmath"] | {"nnan"}})
-def _largest(x):
-    top = x[0]
-    for r in range(1, len(x)):
-        top = max(top, x[r])
-    return top
-
-
 @njit(**HOW)
-def _furthest(x, y, others):
-    """How far the largest other entry is above that at y."""
-    for r in range(len(x)):
-        others[r] = x[r] if r != y else -np.inf
-    return _largest(others) - x[y]
-
-
-@njit(**HOW)
-def _moments(M):
-    """Mean and variance of one state's entries over actions; by loops, as ``M - mean``
-    would take Numba seconds to compile.
+def _first_guesses(M):
+    """Per state and action: the largest entry of M, and by how much it leads; per
+    state: by how much two entries of an action differ at most.
     """
-    d, N = M.shape
-    mean, variance = np.zeros(N), np.zeros(N)
-    for a in range(d):
-        for r in range(N):
-            mean[r] += M[a, r] / d
-    for a in range(d):
-        for r in range(N):
-            variance[r] += (M[a, r] - mean[r]) ** 2 / d
-    return mean, variance
-
-
-@njit(**HOW)
-def accuracies(at, M, target, nodes, weight):
-    """Probability that the correct logit is the largest on new sequences: (L, N, d), by
-    step, state and action. ``at``: attention (L, L); ``M``: of state, action, next
-    state (N, d, N); ``target``: the right next state (N, d); ``nodes``, ``weight``:
-    noise of the correct logit.
-    """
-    (N, d, _), L = M.shape, len(at)
-    out = np.zeros((L, N, d))
-    noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
-    ahead, certain = np.empty((2, d)), weight.sum()
+    N, d, _ = M.shape
+    top = np.zeros((N, d), np.int64)
+    lead, apart = np.empty((N, d)), np.zeros(N)
     for s in range(N):
-        mean, square = _moments(M[s])
         for a in range(d):
-            y = target[s, a]
-            ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)
+            row = M[s, a]
+            best, second, least = row[0], -np.inf, row[0]
+            for r in range(1, N):
+                least = min(least, row[r])
+                if row[r] > best:
+                    top[s, a], second, best = r, best, row[r]
+                else:
+                    second = max(second, row[r])
+            lead[s, a] = best - second
+            apart[s] = max(apart[s], best - least)
+    return top, lead, apart
+
+
+@njit(inline="always", **HOW)
+def _likeliest(row, step, word, M, first, z):
+    """State of the largest logit at a step of a word: ``row`` is the attention of the
+    step, and ``M``, ``first`` belong to the current state.
+    """
+    top, lead, apart = first
+    own, action = row[step], word[step]
+    if own * lead[action] > (1 - own) * apart:  # whatever the other actions are
+        return top[action]
+    z[:] = 0
+    for j in range(len(row)):
+        entries, weight = M[word[j]], row[j]
+        for r in range(len(z)):
+            z[r] += weight * entries[r]
+    best = 0
+    for r in range(1, len(z)):
+        if z[r] > z[best]:
+            best = r
+    return best
+
+
+@njit(**HOW)
+def answers(at, M, words, states):
+    """Which steps of words are answered rightly, beside the right states, and which
+    rollouts by the likeliest next states end rightly.
+
+    Parameters
+    ----------
+    at : ndarray, shape (L, L)
+        Attention.
+    M : ndarray, shape (N, d, N)
+        Entries by state, action and next state.
+    words, states : ndarray, shapes (n, L) and (n, L + 1)
+        Actions, and the states that they lead to.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Share of right steps.
+    ndarray, shape (n,)
+        1 where the rollout ends in the right state, else 0.
+    """
+    (n, L), z = words.shape, np.empty(len(M), M.dtype)
+    top, lead, apart = _first_guesses(M)
+    right, ends = np.zeros(n), np.zeros(n)
+    for w in range(n):
+        rolled = states[w, 0]
         for i in range(L):
-            on_right, squares = at[i, i], 0.0
-            for j in range(L):
-                squares += at[i, j] ** 2 if j != i else 0.0
-            for r in range(N):
-                noise[r] = math.sqrt(squares * square[r]) + 1e-9
-                scale[r] = 1 / noise[r]
-            if not noise.sum() < np.inf:  # descent has diverged
-                out[i, s] = math.nan
-                continue
-            widest = _largest(noise)
-            for a in range(d):
-                y = target[s, a]
-                bound = (
-                    on_right * ahead[0, a]
-                    + (1 - on_right) * ahead[1, a]
-                    - noise[y] * nodes[0]
-                )
-                if bound <= -FAR * widest:  # no other logit comes near
-                    out[i, s, a] = certain
-                    continue
-                for r in range(N):
-                    z[r] = on_right * M[s, a, r] + (1 - on_right) * mean[r]
-                right, z[y] = z[y], -np.inf
-                near, low = 0.0, right + noise[y] * nodes[0]
-                for r in range(N):
-                    near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
-                if near == 0:
-                    out[i, s, a] = certain
-                    continue
-                for n in range(len(nodes) - 1, -1, -1):
-                    first, point = 1.0, right + noise[y] * nodes[n]
-                    for r in range(N):
-                        first *= _normal((point - z[r]) * scale[r])
-                    out[i, s, a] += weight[n] * first
-                    if first < TINY:  # and smaller at all smaller nodes
-                        break
-    return out
+            s = states[w, i]
+            first = top[s], lead[s], apart[s]
+            guess = _likeliest(at[i], i, words[w], M[s], first, z)
+            if guess == states[w, i + 1]:
+                right[w] += 1 / L
+            if rolled == s:
+                rolled = guess
+            else:
+                first = top[rolled], lead[rolled], apart[rolled]
+                rolled = _likeliest(at[i], i, words[w], M[rolled], first, z)
+        if rolled == states[w, L]:
+            ends[w] = 1
+    return right, ends
 
 
 @njit(**HOW)

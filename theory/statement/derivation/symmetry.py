@@ -4,9 +4,10 @@ found in numbers and proved in symbols.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from theory.call.refusal import ParameterError
 from theory.symbols import notation
 from theory.symbols.algebra import Rebuild, rebuilt, slope
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 RANK = 1e-9  # of a column's size: double precision with a margin
 SMALL = 1e-4  # slope below which errors are absolute: all of them may vanish
@@ -240,7 +242,7 @@ class Points:
         classes = [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
         limits = [
-            [sp.sympify(x, strict=True).xreplace(fixed) for x in part]
+            [sympified(x).xreplace(fixed) for x in part]
             for part in (sorts, classes, room)
         ]
         self.counts = sp.lambdify(self.sizes, limits, "math")
@@ -287,15 +289,18 @@ class Points:
         return {c.symbol: float(self.rng.normal()) for c in self.made.classes}
 
 
-def conserved(made: Any) -> list[Conserved]:
-    """Linear, then quadratic combinations of weights that gradient flow conserves."""
+def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]:
+    """Linear, then quadratic combinations of weights that gradient flow conserves.
+
+    ``known`` says which of them are proved, if that was found out before.
+    """
     points, invariants = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
-    slopes = (
-        {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
-    )
+    slopes: Forms = {}
+    if known is None and not longer(made.loss, PROVABLE):
+        slopes = {x: slope(made.loss, x) for x in size}
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
@@ -317,6 +322,9 @@ def conserved(made: Any) -> list[Conserved]:
             )
             sure = bool(moved) and proved(sp.Add(*moved))
             invariants.append(Conserved(kind, part, only, sure))
+    if known is not None:
+        pairs = zip(invariants, known, strict=True)
+        return [replace(q, proved=is_proved) for q, is_proved in pairs]
     return invariants
 
 
@@ -361,6 +369,26 @@ def quotient(made: Any) -> Quotient:
         gauge,
         {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()},
     )
+
+
+def rates(made: Any, points: Points) -> tuple[dict[str, float], np.ndarray]:
+    """Rates of the order parameters at random numbers, by complex steps of the loss:
+    the numbers by name, order parameters included, and the rates in order.
+    """
+    q, numbers = made.quotient, points.numbers()
+    order = {x: float(points.rng.normal()) for x in q.order}
+    known = {s: numbers[s.name] for s in made.loss.free_symbols if s.name in numbers}
+    known |= {s: numbers[s.name] for s in made.statement.symbols} | order
+    number = functools.partial(sp.Basic.xreplace, rule=known)
+    values = [float(number(q.gauge[c.symbol])) for c in made.classes]
+    classes = [c.symbol for c in made.classes]
+    slopes = dict(zip(classes, made.slopes(values, numbers)[1], strict=True))
+    class_of = {x: c for c, x in q.gauge.items() if x in q.order}
+    rates = [
+        -sum(float(number(m)) * slopes[class_of.get(y, y)] for y, m in row.items())
+        for row in (q.mobility[x] for x in q.order)
+    ]
+    return numbers | {x.name: v for x, v in order.items()}, np.array(rates)
 
 
 def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:

@@ -1,4 +1,4 @@
-"""Dressed theory of students: half times, starts, forces of one training set."""
+"""Starts of students, drawn and measured, and cavity equations from these."""
 
 from __future__ import annotations
 
@@ -8,53 +8,20 @@ import numpy as np
 import pytest
 import scipy.stats
 import xarray as xr
-from test_dressed import EQUATIONS, P
+from test_dressed import P
 
 from theory.state_tracking import Parameters
-from theory.state_tracking.model.symbols import N, n_train
-from theory.state_tracking.single_students import dressed
 from theory.state_tracking.single_students.cavity import Cavity
-from theory.state_tracking.single_students.dressed import Dressed
-from theory.state_tracking.single_students.integrate import (
-    data_scatter,
-    half_times,
-    solve,
-)
+from theory.state_tracking.single_students.integrate import half_times, solve
 from theory.state_tracking.single_students.realisation import Start
 
 
-def force_samples(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
-    """Forces of single positions on one attention entry of an untrained student, whose
-    softmax is taken as uniform.
-    """
-    M = rng.uniform(-1, 1, (n, p.N))  # a column, and the right state, for every sample
-    return M.mean(1) - M[np.arange(n), rng.integers(p.N, size=n)]
-
-
-def test_force_of_one_training_set():
-    """Variance of the force of one sequence, over n_train."""
-    p = Parameters(N=6, n_train=50)
-    x = force_samples(p, np.random.default_rng(3), 40_000) ** 2
-    form = (
-        EQUATIONS["force_noise"].evaluate(
-            {"V_M": 1 / 3, "N": p.N, "n_train": p.n_train}
-        )
-        * p.n_train
-    )
-    error = x.std() / len(x) ** 0.5
-    assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors
-    assert abs(x.mean() - form) <= 4 * error
-    assert EQUATIONS["force_noise"].rhs.subs({N: 2, n_train: 1}) == dressed.V / 2
-
-
 def test_half_time_is_where_the_curve_crosses():
-    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN;
-    scatter falls as n^-1/2.
-    """
+    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN."""
     p = Parameters(N=8, L=4, d_g=8, d_h=16, eta=2.0)
     start = Start.drawn(p, 4, np.random.default_rng(0))
-    curve = solve(Dressed(p, start), np.arange(601))
-    times = half_times(Dressed(p, start), 600)
+    curve = solve(Cavity(p, start), np.arange(601))
+    times = half_times(Cavity(p, start), 600)
     for k, time in enumerate(times):
         if np.isfinite(time):
             assert np.interp(time, curve.alpha, curve.A[k]) == pytest.approx(
@@ -65,18 +32,8 @@ def test_half_time_is_where_the_curve_crosses():
             assert (curve.A[k] < 0.5).all()
     assert np.isfinite(times).any()
     first = np.nanmin(times)
-    early = half_times(Dressed(p, start), int(first * p.d_g * p.N))
+    early = half_times(Cavity(p, start), int(first * p.d_g * p.N))
     assert np.isnan(early).all()
-    k = [int(np.nanargmin(times))]
-    one = Start(*(x[k] for x in vars(start).values()))
-    few, many = (
-        data_scatter(p.replace(n_train=n), one, 16, np.random.default_rng(1), 10.0)[0]
-        for n in (10**6, 4 * 10**6)
-    )
-    assert few / many == pytest.approx(
-        2, rel=0.02
-    )  # same forces, halved; the time is linear in them up to the scatter, < 1%
-    assert 0 < few < 0.01
 
 
 def test_drawn_starts_have_the_moments_of_random_students():
@@ -143,12 +100,9 @@ def test_measured_starts_are_those_of_the_data_set():
         strict=True,
     ):
         np.testing.assert_array_equal(mine, data[name].values[0])
-    pooled = (start.variance_right + (P.N - 1) * start.variance_wrong) / P.N
-    np.testing.assert_allclose(Dressed(P, start).state[4], pooled, rtol=1e-15)
 
 
-@pytest.mark.parametrize("kind", [Dressed, Cavity])
-def test_seeds_do_not_depend_on_their_company(kind):
+def test_seeds_do_not_depend_on_their_company():
     """Stacked or alone, every curve is the same,
     and is given at the epochs asked for.
     """
@@ -156,7 +110,7 @@ def test_seeds_do_not_depend_on_their_company(kind):
     start = Start.drawn(p, 3, np.random.default_rng(4))
     before = [x.copy() for x in vars(start).values()]
     epochs = [0, 7, 8, 40]
-    together = solve(kind(p, start), epochs)
+    together = solve(Cavity(p, start), epochs)
     assert together.A.dims == ("seed", "alpha") and together.sizes == {
         "seed": 3,
         "alpha": 4,
@@ -167,7 +121,7 @@ def test_seeds_do_not_depend_on_their_company(kind):
     )
     for k in range(3):
         alone = solve(
-            kind(p, Start(*(x[k : k + 1] for x in vars(start).values()))), epochs
+            Cavity(p, Start(*(x[k : k + 1] for x in vars(start).values()))), epochs
         )
         for name in together:
             # The same operations per seed; library sums may be ordered by the shape, so
@@ -175,7 +129,7 @@ def test_seeds_do_not_depend_on_their_company(kind):
             np.testing.assert_allclose(
                 alone[name][0], together[name][k], rtol=1e-12, atol=1e-14
             )
-    finer = solve(kind(p, start), [*range(9), 40])
+    finer = solve(Cavity(p, start), [*range(9), 40])
     for name in together:
         # Looking does not disturb; how memory is aligned may change the last bit.
         np.testing.assert_allclose(
