@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulate.training.plan import System
-from theory.models import model, plugins, registry
+from theory.models import plugins, registry
 from theory.runtime import cli
 
 
@@ -24,7 +24,7 @@ def of(model: str) -> Mapping[str, System]:
     return registry.find(model).wing("simulate").SYSTEMS
 
 
-def of_model(model: model.Model) -> list[System]:
+def of_model(model: registry.Model) -> list[System]:
     """Kinds of students of a model, or of one system of a family; headline first."""
     family, _, short = model.name.rpartition(".")
     there = of(family) if family else model.wing("simulate").SYSTEMS

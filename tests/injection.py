@@ -23,7 +23,7 @@ import joblib
 
 from simulate.training.pool import one_thread
 from theory.equations import equation
-from theory.models import model, registry
+from theory.models import registry
 from theory.runtime import progress
 from verify.checks import digests
 from verify.checks.check import Check
@@ -58,7 +58,7 @@ EQUIVALENT = {  # faults that no row can see
 }
 
 
-def put(system: model.Model, name: str, factor: float) -> None:
+def put(system: registry.Model, name: str, factor: float) -> None:
     """Make this process read one equation wrongly; what is made of it has the fault
     already.
     """
@@ -73,7 +73,7 @@ def put(system: model.Model, name: str, factor: float) -> None:
     equation._WhenRead.__get__ = read  # type: ignore[method-assign]
 
 
-def names(system: model.Model) -> set[str]:
+def names(system: registry.Model) -> set[str]:
     """Names of equations; not of what flows move and carry, which special solvers
     integrate.
     """
@@ -85,7 +85,9 @@ def names(system: model.Model) -> set[str]:
     return set(theory.equations()) - carried - EQUIVALENT.keys()
 
 
-def found(command: str, system: model.Model, memory: joblib.Memory, *fault: Any) -> Any:
+def found(
+    command: str, system: registry.Model, memory: joblib.Memory, *fault: Any
+) -> Any:
     """Checks of a command by a process of its own, with a fault of `put` or none; and
     `names`.
 
@@ -124,7 +126,9 @@ def cites(check: Check, name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
 
 
-def inject(command: str, system: model.Model, only: str = "*") -> list[dict[str, Any]]:
+def inject(
+    command: str, system: registry.Model, only: str = "*"
+) -> list[dict[str, Any]]:
     """Every name that rows of a command cite, by both faults: which of its own rows
     fail.
     """
@@ -133,7 +137,7 @@ def inject(command: str, system: model.Model, only: str = "*") -> list[dict[str,
 
 
 def _inject(
-    command: str, system: model.Model, only: str, memory: joblib.Memory
+    command: str, system: registry.Model, only: str, memory: joblib.Memory
 ) -> list[dict[str, Any]]:
     sound = found(command, system, memory)
     if isinstance(sound, str):

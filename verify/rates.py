@@ -17,7 +17,7 @@ from theory.call.arrays import listed
 from theory.call.parameters import Stepped
 from theory.call.refusal import Allowed, number, shown
 from theory.dynamics.flow import Flow
-from theory.models import command_line, model, plugins, registry
+from theory.models import command_line, plugins, registry
 from theory.runtime import cli, progress
 from verify.checks.check import Check, together, with_notes
 from verify.checks.report import Report, gathered, merged
@@ -189,7 +189,7 @@ def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
 # Descent against every flow of a model
 
 
-def described(flow: Flow, model: model.Model) -> Any:
+def described(flow: Flow, model: registry.Model) -> Any:
     """Parameters that a flow describes: the defaults, a preset, or one with fields that
     its scope names.
 
@@ -218,7 +218,7 @@ def length(flow: Flow, p: Any) -> float:
     return 10 / float(abs(np.diff(begun)).max())
 
 
-def flow_rows(model: model.Model) -> Iterator[Check | str]:
+def flow_rows(model: registry.Model) -> Iterator[Check | str]:
     """Two rows for each flow of a model, or a note why there are none."""
     for flow in getattr(model.wing("theory"), "flows", dict)().values():
         try:
@@ -292,7 +292,7 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
         )
 
 
-def report(model: model.Model) -> Report:
+def report(model: registry.Model) -> Report:
     """Rows of a model: its flows against descent, and orders that its theory states
     besides.
     """

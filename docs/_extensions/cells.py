@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from theory.models import model, registry
+from theory.models import registry
 
 
 def text(words: object) -> str:
@@ -40,7 +40,7 @@ def anchor(kind: str, *names: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", " ".join((kind, *names)).lower())
 
 
-def linked(model: model.Model, names: Iterable[str]) -> str:
+def linked(model: registry.Model, names: Iterable[str]) -> str:
     """Names of equations, each a link to its formula where there is one."""
     known = [n for n in names if n in found_equations(model.name)]
     return ", ".join(

@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from papers import claims, evidence
 from theory.equations.equation import STATUSES
-from theory.models import model, registry
+from theory.models import registry
 from verify.checks.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
     return "\n".join(out)
 
 
-def _ledger(paper: str) -> tuple[model.Model, list[claims.Claim], claims.Found]:
+def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
     model = next(m for m in registry.MODELS.values() if m.paper == paper)
     return model, claims.load(claims.place(model)), evidence.found(evidence.load(model))
 

@@ -23,7 +23,7 @@ from sphinx.util.parallel import make_chunks
 
 from theory import explorer
 from theory.explorer import curves
-from theory.models import model, registry
+from theory.models import registry
 from theory.runtime import output
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def with_explorer() -> bool:
     return os.environ.get("DOCS_EXECUTION") not in ("off", "stored")
 
 
-def explorable() -> list[model.Model]:
+def explorable() -> list[registry.Model]:
     """Models of this package with something to explore."""
     models = [m for m in registry.TABLE.values() if not m.package and not m.systems]
     return [m for m in models if explorer.offers(m)]
@@ -78,7 +78,7 @@ def explore(app: Sphinx, *_: Any) -> None:
     app.connect("build-finished", finish)
 
 
-def write(folder: Path, models: Iterable[model.Model]) -> None:
+def write(folder: Path, models: Iterable[registry.Model]) -> None:
     """Write the explorer's pages of some models."""
     for model in models:
         with output.atomic(folder / f"{model.name}.html") as temporary:

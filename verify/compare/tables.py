@@ -29,7 +29,7 @@ from theory.call.refusal import (
     number,
     shown,
 )
-from theory.models import command_line, model
+from theory.models import command_line, registry
 from theory.runtime import memory, output
 from theory.symbols import notation
 from verify.checks import command, ensemble_source
@@ -420,7 +420,7 @@ def published(means: xr.Dataset, students: int) -> xr.Dataset:
     return means.assign(numbers)
 
 
-def against(model: model.Model, p: Any, runs: xr.Dataset) -> Comparison:
+def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     """A flow of a model (its first one), solved at given parameters, against curves of
     a table.
 
