@@ -1,4 +1,4 @@
-"""A statement as a model: that of a file or of a package, available to every command."""
+"""A statement as a model, that of a file or of a package: any command takes it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The equations of a model as LaTeX: documents that compile by themselves, fragments, and
-tables of symbols with their meanings.
+"""The equations of a model as LaTeX: documents that compile by themselves, fragments,
+and tables of symbols with their meanings.
 """
 
 from __future__ import annotations
