@@ -27,7 +27,7 @@ ASIDE = (
     "theory.models.model",
     "theory.models.registry",
     "theory.models.plugins",
-    "verify.device.students",
+    "verify.checks.students_on_device",
     "theory.runtime.plotting",
     "theory.equations.renaming",
     "theory.equations.titles",

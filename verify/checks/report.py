@@ -274,8 +274,6 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
     where = device.find(request.device)
     if request.device or where.type != "cpu":
-        from verify.device import students  # imports every student, so only when needed
-
         checks = [
             *checks,
             *students.checks(request.model.name.partition(".")[0], where),
