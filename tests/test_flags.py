@@ -49,7 +49,7 @@ def texts(file: Path) -> list[str]:
 
 def test_flags_in_messages_are_there():
     """Of some command: those of all commands, and those that a file adds."""
-    known = {*(f"--{name}" for name in cli._FLAGS), "--help", "--version", *FOREIGN}
+    known = {*(f"--{name}" for name in cli.FLAGS), "--help", "--version", *FOREIGN}
     every = {file: texts(file) for file in FILES}
     known |= {
         word for words in every.values() for word in words if FLAG.fullmatch(word)

@@ -18,7 +18,7 @@ from theory.dynamics.onset import (
     until,
 )
 from theory.equations import printing
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, progress
 
 __all__ = ["Onset", "main", "of_onset", "tabulated", "until"]
@@ -26,7 +26,7 @@ __all__ = ["Onset", "main", "of_onset", "tabulated", "until"]
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory.onset",
         "When does the mechanism of a model emerge?",
         "json",
@@ -46,8 +46,8 @@ def main(argv: list[str] | None = None) -> int:
     words = "derivatives of the times in every parameter"
     parser.add_argument("--sensitivities", action="store_true", help=words)
     args = parser.parse_args(argv)
-    cli.check_plot(args.plot)
-    p = cli.parameters(args)
+    command_line.check_plot(args.plot)
+    p = command_line.parameters(args)
     until = cli.length(vars(args))
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None

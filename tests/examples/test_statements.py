@@ -16,7 +16,7 @@ import torch
 
 from simulate.statement import Student
 from simulate.training.streams import keyed
-from theory import latex
+from theory.models import write_up
 from theory.models.registry import find
 from theory.statement.evaluation import arrays
 from verify.statement import gradients
@@ -223,7 +223,7 @@ def test_statement(name):
     curve = theory.flow().solve(theory.Parameters(), at=[0.0, 1.0, 100.0], t=100.0)
     assert (np.diff(curve.loss) < 0).all()
 
-    printed = latex.fragment(theory.equations().values())
+    printed = write_up.fragment(theory.equations().values())
     for variable in theory.flow().state:
         assert rf"\label{{eq:d{variable.name}_dt}}" in printed
 

@@ -365,7 +365,9 @@ def test_nonsense_is_not_repeated_whole(call, monkeypatch):
 @pytest.mark.parametrize("command", ["laws", "thresholds", "fidelity", "gradients"])
 def test_a_bare_command_takes_a_model_that_has_an_answer(command, monkeypatch):
     """The first of the registry that does; for another it says which."""
-    run, report = (pytest.importorskip(f"verify.{x}") for x in ("command", "report"))
+    run, report = (
+        pytest.importorskip(f"verify.checks.{x}") for x in ("command", "report")
+    )
     asked = []
     monkeypatch.setattr(
         run, "collect", lambda r, _: asked.append(r.model) or report.Report([])

@@ -129,7 +129,7 @@ DOORS = {
     "terms": lambda v: flow().invariant(v),
     "right side": lambda v: law(v).rhs,
     "right side later": lambda v: law(lambda: v).rhs,
-    "left side": lambda v: theory.latex.occurring(law(lhs=v)),
+    "left side": lambda v: theory.models.write_up.occurring(law(lhs=v)),
     "left side printed": lambda v: law(lhs=v).latex(),
     "evaluated": lambda v: law().evaluate({"x": v, "a": 1}),
     "evaluated by symbol": lambda v: law().evaluate({x: v, "a": 1}),

@@ -29,8 +29,8 @@ from theory.call.refusal import (
     number,
     shown,
 )
-from theory.models import registry
-from theory.runtime import cli, memory, output
+from theory.models import command_line, registry
+from theory.runtime import memory, output
 from theory.symbols import notation
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -459,7 +459,7 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
     flags = ("json", "wide", *ensemble_source.FLAGS, *FLAGS)
-    args = cli.parser(
+    args = command_line.parser(
         "verify.trajectories", "Flow against a table.", *flags
     ).parse_args(argv)
     unused = [

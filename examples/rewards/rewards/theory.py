@@ -21,7 +21,7 @@ from rewards.parameters import SCOPE, USED, Parameters, flow_scope
 from theory import Flow, Onset, of_onset, until
 from theory.call import scope
 from theory.dynamics.catalogue import cache, catalogue
-from theory.onset import tabulated
+from theory.dynamics.onset import tabulated
 
 __all__ = [
     "Parameters",
