@@ -135,8 +135,6 @@ class Parser(argparse.ArgumentParser):
     as the rest of the toolkit does.
     """
 
-    unset: frozenset[str] = frozenset()  # parameters that the command itself varies
-
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         for name in (None, "store"):

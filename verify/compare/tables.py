@@ -44,10 +44,11 @@ FACTOR = re.compile(
 )
 BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
 # Words in the names of columns that hold no student.
-SUMMARIES = set(
+WORDS_OF_SUMMARIES = (
     "mean average avg median std sd se sem stderr err error var min max low high lower"
-    " upper ci iqr n count".split()
+    " upper ci iqr n count"
 )
+SUMMARIES = {*WORDS_OF_SUMMARIES.split()}
 MOST = 2**26  # bytes of a table
 
 
