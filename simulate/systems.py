@@ -1,5 +1,6 @@
 """All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for
-any kind; and a tiny setting of each, for tests and for `verify.checks.students_on_device`.
+any kind; and a tiny setting of each, for tests and for
+`verify.checks.students_on_device`.
 """
 
 from __future__ import annotations
