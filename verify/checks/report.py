@@ -276,10 +276,8 @@ def with_device(request: Request, checks: list[Check]) -> Report:
     if request.device or where.type != "cpu":
         from verify.checks import students_on_device  # imports every student
 
-        checks = [
-            *checks,
-            *students_on_device.checks(request.model.name.partition(".")[0], where),
-        ]
+        family = request.model.name.partition(".")[0]
+        checks = [*checks, *students_on_device.checks(family, where)]
     return Report(checks)
 
 
