@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 from theory.call.refusal import ParameterError
+from theory.models import command_line
 from theory.runtime import cli
 
 ROOT = Path(__file__).parents[1]
@@ -164,10 +165,10 @@ def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("name", sorted(cli._FLAGS))
+@pytest.mark.parametrize("name", sorted(cli.FLAGS))
 def test_an_option_given_twice_is_an_error_or_a_list(name):
     """The last of two would win in silence."""
-    made = cli.parser("theory.onset", "of a test", name, model=False)
+    made = command_line.parser("theory.onset", "of a test", name, model=False)
     action = made._option_string_actions[f"--{name}"]
     if action.nargs == 0:
         return  # the same, however often it is said

@@ -25,6 +25,7 @@ from theory.dynamics import sensitivities
 from theory.dynamics.dependence import Dependence
 from theory.dynamics.solution import NO_PARAMETERS
 from theory.explorer.curves import word
+from theory.models import command_line
 from theory.runtime import cli, output
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -617,7 +618,9 @@ def _curve(problem: _Problem, best: np.ndarray, data: xr.Dataset) -> xr.Dataset:
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     flags = ("json", *ensemble_source.FLAGS, *tables.FLAGS)
-    parser = cli.parser("verify.fit", "Fit parameters of a flow to data.", *flags)
+    parser = command_line.parser(
+        "verify.fit", "Fit parameters of a flow to data.", *flags
+    )
     parser.add_argument(
         "--free",
         metavar="NAME,...",
@@ -635,7 +638,7 @@ def main(argv: list[str] | None = None) -> int:
         help="where a free parameter starts (default: its value)",
     )
     args = parser.parse_args(argv)
-    cli.check_plot(args.plot)
+    command_line.check_plot(args.plot)
     flows = args.model.wing("theory").flows()
     if not flows:
         raise ParameterError(f"{args.model.name}: has no flow to fit")

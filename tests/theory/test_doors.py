@@ -110,7 +110,9 @@ def test_derived_quantities_are_not_set(model):
         pytest.skip("sizes have no default")
     for name in names.keys() - {f.name for f in dataclasses.fields(kind)}:
         if name in kind.CONSTANTS:
-            assert f"take .replace({name}=...)" in message(kind, **{name: 1.0})
+            assert f"take .replace({name}=...)" in message(
+                lambda name: kind(**{name: 1.0}), name
+            )
             continue
         assert f"p.values() | {{'{name}': ...}}" in message(p.parse, [f"{name}=1"])
         assert np.all((p.values() | {name: names[name]})[name] == names[name])
