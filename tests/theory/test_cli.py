@@ -18,10 +18,10 @@ from theory import latex, onset
 from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import cli
-from theory.state_tracking import onset as tracking
+from theory.state_tracking.onset import ONE_TIME as NOTE
 
 matplotlib.use("Agg")
-ONE_TIME = f"note: {tracking.ONE_TIME}\n"
+ONE_TIME = f"note: {NOTE}\n"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
