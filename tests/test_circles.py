@@ -156,7 +156,6 @@ def upward(sources):
         f"{module} -> {other}"
         for module, others in arrows(sources).items()
         for other in others
-        if other != REFUSAL or room(module)[1] != "runtime"
         if not may_import(module, other)
     ]
 
