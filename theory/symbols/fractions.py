@@ -11,6 +11,7 @@ vanishes is decided, not tried.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ MOST_PRODUCTS = 2_000_000  # of terms, in one multiplication: about a second of 
 MOST_TERMS = 20_000  # of a polynomial
 MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
 MOST_COLLECTED = 200  # terms of one that is printed by powers of each generator
+MOST_PARTS = 8  # unknown numbers in partial fractions
 HIGHEST = 200  # power of a sum
 _UNKNOWN = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Float)
-STEPPED = (sp.factorial, sp.harmonic, sp.gamma, sp.binomial)  # known at x + 1 from x
+STEPPED = (sp.harmonic, sp.gamma)  # known at x + 1 from x
 
 
 class NotRational(Exception):
@@ -79,21 +81,43 @@ class Field:
 
     def factored(self, value: Fraction) -> sp.Expr:
         """A fraction in factors, each with its terms collected if that is shorter."""
-        return self._over(self.factors(value.top), value.bottom, self._collected)
+        top, bottom = self.factors(value.top), self.factors(value.bottom)
+        return self._product(top, self._collected) / self._product(
+            bottom, self._collected
+        )
 
     def over_one_denominator(self, value: Fraction) -> sp.Expr:
         """A fraction with its top multiplied out, over the factors of its bottom."""
-        return self._over([(value.top, 1)], value.bottom, self.expr)
+        common = value.top.term_content()
+        top = [(common, 1), (value.top / common, 1)] if value.top != 0 else []
+        bottom = self._product(self.factors(value.bottom), self.expr)
+        return self._product(top, self.expr) / bottom if top else sp.S.Zero
 
-    def _over(
-        self,
-        top: list[tuple[Poly, int]],
-        bottom: Poly,
-        write: Callable[[Poly], sp.Expr],
+    def partial_fractions(self, value: Fraction) -> sp.Expr | None:
+        """A fraction as a sum over the factors of its bottom that depend on one
+        generator; None if no sum is short enough.
+        """
+        factors = self.factors(value.bottom)
+        best = None
+        for place, symbol in enumerate(self._ring.symbols):
+            moving = [f for f in factors if f[0].degrees()[place]]
+            parts = sum(k for _, k in moving)
+            size = sum(f.degrees()[place] * k for f, k in moving)
+            size = max(size, value.top.degrees()[place] + 1)
+            if parts < 2 or size > MOST_PARTS or symbol in self._names.root_of:
+                continue
+            if best is None or size < best[0]:
+                best = (size, place, moving)
+        if best is None or len(value.top) > MOST_COLLECTED:
+            return None
+        terms = self._ring.partial_fractions(value, *best[1:])
+        return sp.Add(*map(self.factored, terms))
+
+    def _product(
+        self, factors: list[tuple[Poly, int]], write: Callable[[Poly], sp.Expr]
     ) -> sp.Expr:
         made = sp.S.One
-        below = [(p, -k) for p, k in self.factors(bottom)]
-        for poly, power in [*top, *below]:
+        for poly, power in factors:
             part = write(poly)
             if part.is_Add and part.could_extract_minus_sign():
                 part = -(write(-poly))
@@ -115,21 +139,51 @@ class Field:
 
     def _collected(self, poly: Poly) -> sp.Expr:
         """A polynomial, by powers of the generator for which that is shortest."""
-        forms = [self.expr(poly)]
-        if not 2 < len(poly) <= MOST_COLLECTED:
-            return forms[0]
-        for place, degree in enumerate(poly.degrees()):
-            if degree and len(poly) > degree + 1:
-                forms.append(self._by_powers(poly, place))
-        return min(forms, key=cost)
+        best, by = self._length(poly), None
+        if 2 < len(poly) <= MOST_COLLECTED:
+            for place, degree in enumerate(poly.degrees()):
+                if 0 < degree < len(poly) - 1:
+                    parts = self._by_powers(poly, place)
+                    length = sum(n for *_, n in parts) + len(parts) - 1
+                    if length < best:
+                        best, by = length, parts
+        if by is None:
+            return self.expr(poly)
+        total = sp.S.Zero
+        for power, factors, _ in by:
+            total += self.expr(power) * self._product(factors, self.expr)
+        return total
 
-    def _by_powers(self, poly: Poly, place: int) -> sp.Expr:
-        total, ring = sp.S.Zero, self._ring
+    def _by_powers(
+        self, poly: Poly, place: int
+    ) -> list[tuple[Poly, list[tuple[Poly, int]], int]]:
+        """Powers of a generator, factors of what multiplies each, and the operations
+        of both.
+        """
+        ring, made = self._ring, []
         moves = [k == place for k in range(len(ring.symbols))]
         for powers, part in ring.parts(poly, moves).items():
-            coefficient = self._over(self.factors(part), ring.one, self.expr)
-            total += coefficient * self._names.meant(ring.monomial(powers))
+            power = ring.context.from_dict({powers: 1})
+            factors = self.factors(part)
+            lengths = [self._length(f) + (k > 1) for f, k in factors if f != 1]
+            lengths += [self._length(power)] if power != 1 else []
+            made.append((power, factors, sum(lengths) + len(lengths) - 1))
+        return made
+
+    def _length(self, poly: Poly) -> int:
+        """Operations of a polynomial that is multiplied out."""
+        total = -1
+        for powers, c in poly.to_dict().items():
+            lengths = [
+                n + (k > 1) for k, n in zip(powers, self._lengths, strict=False) if k
+            ]
+            total += sum(lengths) + max(0, len(lengths) - (abs(c) == 1)) + 1
         return total
+
+    @functools.cached_property
+    def _lengths(self) -> list[int]:
+        """Operations of the generators."""
+        return [operations(self._names.meant(s)) for s in self._ring.symbols]
 
     def vanishing_sum(
         self, expressions: Sequence[sp.Expr], moving: Collection[sp.Symbol]
@@ -462,7 +516,8 @@ class _Ring:
             if value.top == 0:
                 raise NotRational("division by zero")
             value, many = Fraction(value.bottom, value.top), -many
-        if many > 1 and max(len(value.top), len(value.bottom)) ** 2 * many > MOST_TERMS:
+        size = max(len(value.top), len(value.bottom))
+        if size > 1 and math.comb(size + many - 1, many) > MOST_TERMS:
             raise NotRational("too many terms")
         return self._lowest(value.top**many, value.bottom**many)
 
@@ -515,6 +570,45 @@ class _Ring:
         for row, column in zip(table, pivots, strict=False):
             values[column] = row[-1]
         return values
+
+    def partial_fractions(
+        self, value: Fraction, place: int, factors: list[tuple[Poly, int]]
+    ) -> list[Fraction]:
+        """A fraction as a sum of fractions, a power of one factor of its bottom in
+        each, that add up to it for all values of one generator.
+        """
+        generator = self.context.gens()[place]
+        moving = math.prod((f**k for f, k in factors), start=self.one)
+        fixed = value.bottom / moving
+        below = [f**j for f, k in factors for j in range(1, k + 1)]
+        sizes = [int(f.degrees()[place]) for f, k in factors for _ in range(k)]
+        over = int(value.top.degrees()[place] - moving.degrees()[place])
+        below, sizes = [*below, self.one], [*sizes, max(0, over + 1)]
+        unknown = [
+            (b, generator**m)
+            for b, size in zip(below, sizes, strict=True)
+            for m in range(size)
+        ]
+        columns = [power * (moving / b) for b, power in unknown]
+        moves = [k == place for k in range(len(self.symbols))]
+        parts = [self.parts(c, moves) for c in (*columns, value.top)]
+        table = [
+            [Fraction(p.get(powers, self.zero), self.one) for p in parts]
+            for powers in sorted({m for p in parts for m in p})
+        ]
+        solution = self.solved(table, len(unknown))
+        if solution is None:
+            raise NotRational("no partial fractions")
+        terms = []
+        for b in below:
+            tops = [
+                self._product([c, Fraction(power, self.one)])
+                for c, (of, power) in zip(solution, unknown, strict=True)
+                if of is b
+            ]
+            below_all = Fraction(self.one, self._times(b, fixed))
+            terms.append(self._product([self._sum(tops), below_all]))
+        return terms
 
     def _eliminated(
         self, row: list[Fraction], by: list[Fraction], column: int
@@ -635,22 +729,45 @@ def vanishing_sum(
         return None
 
 
-def cost(expr: sp.Expr) -> tuple[int, int]:
-    """How long an expression is when printed: its operations, then its characters."""
-    return int(expr.count_ops()), len(str(expr))
+def operations(expr: sp.Expr) -> int:
+    """Operations and functions in an expression, parts as often as they occur."""
+    known: dict[sp.Basic, int] = {}
+
+    def of(e: sp.Basic) -> int:
+        if e not in known:
+            known[e] = counted(e)
+        return known[e]
+
+    def counted(e: sp.Basic) -> int:
+        if not e.args:
+            return int(isinstance(e, sp.Rational) and not e.is_Integer)
+        total = sum(map(of, e.args))
+        if e.is_Add:
+            minus = sum(a.is_Mul and a.args[0] == -1 for a in e.args)
+            return total + len(e.args) - 1 - minus
+        if e.is_Mul:
+            return total + len(e.args) - 1
+        return total + (not (e.is_Pow and e.args[1] == -1))
+
+    return of(expr)
 
 
 def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
     """The shortest of some equal forms: those that are given, in factors, over one
-    denominator, and in partial fractions.
+    denominator, and in partial fractions. Operations are counted, then characters.
     """
     forms = [expr, *others]
     for form in list(forms):
         try:
             field = Field(form)
             value = field.fraction(form)
-            forms.append(field.over_one_denominator(value))
+            if len(value.top) <= operations(expr):
+                forms.append(field.over_one_denominator(value))
             forms.append(field.factored(value))
+            if (apart := field.partial_fractions(value)) is not None:
+                forms.append(apart)
         except NotRational:
             continue
-    return min(forms, key=cost)
+    lengths = [operations(form) for form in forms]
+    best = [f for f, n in zip(forms, lengths, strict=True) if n == min(lengths)]
+    return best[0] if len(best) == 1 else min(best, key=lambda form: len(str(form)))

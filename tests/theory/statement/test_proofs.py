@@ -16,7 +16,7 @@ from test_acceptance import rates_are_those_of_classes
 from theory.__main__ import main
 from theory.call.refusal import ParameterError
 from theory.statement import cross_entropy, draw, eq, sort, statement, teacher, weight
-from theory.statement.derivation import roles, symmetry
+from theory.statement.derivation import roles
 from theory.statement.derivation.derived import derive
 
 
@@ -34,36 +34,6 @@ def test_numbers_in_exponents():
     (x,) = made.flow.state
     assert sp.simplify(made.flow.rhs[x] - 1 / (N - 1 + sp.exp(x + 2))) == 0
     rates_are_those_of_classes(made)
-
-
-def test_what_is_proved():
-    """Identities of exponentials and logarithms, and others that differ from them by a
-    constant, an argument or a sign.
-    """
-    x, y = sp.symbols("x y", real=True)
-    N = sp.Symbol("N", integer=True, positive=True)
-    exp, log = sp.exp, sp.log
-    for right in (
-        exp(x * y + 2) - exp(2) * exp(x * y),
-        1 / (1 + exp(-x)) - exp(x) / (1 + exp(x)),
-        (exp(x) - 1) * (exp(x) + 1) - exp(2 * x) + 1,
-        log((x**2 - 1) / (x - 1)) - log(x + 1),
-        exp((x**2 - y**2) / (x - y)) - exp(x) * exp(y),
-    ):
-        assert symmetry.proved(right)
-    for wrong in (
-        exp(x + 1) - exp(x),
-        exp(x / N + 2) - exp(x / N),
-        exp(1 / (N + x) + 1) - exp(1 / (N + x)),
-        exp(2 * x) - exp(x),
-        exp(-x) - exp(x),
-        exp(exp(x) + 1) - exp(exp(x)),
-        exp(2) - 1,
-        log(2 * x) - log(x),
-        sp.sqrt(log(exp(x) - 1) ** 2) - log(exp(x) - 1),
-        sp.sqrt(x**2) - x,
-    ):
-        assert not symmetry.proved(wrong)
 
 
 def test_two_attributes_of_one_item_are_refused():
