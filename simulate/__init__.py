@@ -24,9 +24,11 @@ __all__ = ["__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """``simulate.discover(module)`` and ``simulate.ensemble(module)``, imported when
-    needed.
+    """``simulate.discover(module)``, ``simulate.ensemble(module)`` and the stored
+    ``simulate.runs``, imported when needed.
     """
     if name in ("discover", "ensemble"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "runs":
+        return importlib.import_module("simulate.store.runs")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

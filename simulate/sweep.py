@@ -22,7 +22,8 @@ from simulate import systems
 from simulate.store import storage
 from simulate.training import jobs
 from simulate.training.plan import System
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.runtime import cli, output
 
 MOST_RUNS = 10**5  # of one sweep; job arrays of several sweeps are faster to plan, too

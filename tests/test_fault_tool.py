@@ -135,7 +135,8 @@ for file in bench.files:
 calls = bench.calls("tests/test_room.py")
 untouched = bench.run(None, "tests/test_room.py", set(calls.good))
 found = {f.key: bench.try_(f, 60.0) for f in sites(bench.tree)}
-same = (bench.tree / "theory/room.py").read_text() == (root / "theory/room.py").read_text()
+copied = (bench.tree / "theory/room.py").read_text()
+same = copied == (root / "theory/room.py").read_text()
 print(json.dumps([sorted(calls.bad), untouched[0], found, same]))
 """
 
@@ -192,8 +193,11 @@ def test_three_faults_at_another_seed(tmp_path):
     command += ["--tests", "tests/theory/test_definitions.py"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "bench")],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 faults, 3 caught" in done.stdout
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
+from theory.models import command_line
 from theory.runtime import cli
 
 ROOT = Path(__file__).parents[1]
@@ -49,12 +50,12 @@ def texts(file: Path) -> list[str]:
 
 def test_flags_in_messages_are_there():
     """Of some command: those of all commands, and those that a file adds."""
-    known = {*(f"--{name}" for name in cli._FLAGS), "--help", "--version", *FOREIGN}
+    known = {*(f"--{name}" for name in cli.FLAGS), "--help", "--version", *FOREIGN}
     every = {file: texts(file) for file in FILES}
     known |= {
         word for words in every.values() for word in words if FLAG.fullmatch(word)
     }
-    # fmt: skip
+
     named = {
         (flag, file.name)
         for file in FILES
@@ -106,7 +107,6 @@ simulate.sweep --grid=eta=1,1 --seeds=2
 simulate.sweep --grid=eta=(1) --seeds=2
 simulate.sweep --grid=alpha=1,2 --alpha=1 positional_semantic
 simulate.discover.__main__ --sizes=N own.py
-simulate.benchmark --table=students --set=N=8
 theory.onset --until=0
 theory.onset --alpha=0
 theory.onset --alpha=1 --until=1
@@ -137,15 +137,7 @@ verify.trajectories --alpha=4 --runs=students.nc
 verify.trajectories --device=cpu --runs=students.nc
 verify.timescales --seeds=1
 verify.timescales --until=0
-verify.timescales --set=N=8 associative_memory.softmax_recall
-verify.timescales --preset=demo associative_memory.softmax_recall
-verify.timescales --seeds=4 associative_memory.softmax_recall
-verify.timescales --runs=students.nc associative_memory.softmax_recall
-verify.laws --train associative_memory.k_hop
 verify.gradients --nonsense
-verify.start --rounds=0
-verify.device.__main__ --seconds=0
-verify.device.__main__ --stages=none
 """
 
 
@@ -171,3 +163,20 @@ def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     assert FLAG.findall(str(caught.value))[:1] == [words[0].partition("=")[0]], (
         caught.value
     )
+
+
+@pytest.mark.parametrize("name", sorted(cli.FLAGS))
+def test_an_option_given_twice_is_an_error_or_a_list(name):
+    """The last of two would win in silence."""
+    made = command_line.parser("theory.onset", "of a test", name, model=False)
+    action = made._option_string_actions[f"--{name}"]
+    if action.nargs == 0:
+        return  # the same, however often it is said
+    values = ["1", "2"] if name in ("alpha", "until") else ["a=1", "b=2"]
+    words = [word for value in values for word in (f"--{name}", value)]
+    if name == "set":
+        assert made.parse_args(words).set == values
+        return
+    with pytest.raises(ParameterError, match=f"--{name}: is given twice"):
+        made.parse_args(words)
+    assert made.parse_args(words[:2]) == made.parse_args(words[:2])

@@ -19,9 +19,7 @@ import xarray as xr
 import verify
 from simulate.training import jobs, pool
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.call.values import report
-from theory.dynamics import prediction
+from theory.call.refusal import ParameterError, report
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation, Equations, numbers
 from theory.explore import main as explore
@@ -30,6 +28,7 @@ from theory.models import registry
 from theory.onset import main as onset
 from theory.runtime import plotting, progress
 from theory.statement import draw, eq, gauss, sample, sizes, sort, teacher, weight
+from verify.compare import same_students
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -103,14 +102,12 @@ def test_one_value_of_a_field_is_no_sweep():
 
 def test_a_time_that_is_not_known_says_why():
     """Beside NaN and infinity, and only there."""
-    online = registry.find("positional_semantic.online").wing("theory")
-    times = online.emergence_times(online.Parameters(eta=1e5))
-    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith(
-        "norm and rate change"
-    )
-    known = online.emergence_times(online.Parameters(batch=None, norm="held"))
-    assert known.T_m == np.inf and known.T_m.attrs["absent"] == "does not grow"
-    assert known.T_theta > 0 and "absent" not in known.T_theta.attrs
+    heads = registry.find("induction_heads").wing("theory")
+    p = heads.Parameters(trained="three", data="orthonormal", query="last")
+    known = heads.emergence_times(p)
+    assert known.T_alpha > 0 and "absent" not in known.T_alpha.attrs
+    never = heads.emergence_times(p.replace(N=1))
+    assert never.T_alpha == np.inf and never.T_alpha.attrs["absent"] == "never emerges"
 
 
 def test_swapped_arguments():
@@ -123,7 +120,7 @@ def test_swapped_arguments():
             match="are swapped: it is compare.curve, runs., and emergence_times.runs",
         ):
             compare(runs, ours)
-    prediction.check_curve(curve, curve)
+    same_students.check_curve(curve, curve)
     with pytest.raises(ParameterError, match="Parameters come first"):
         st.predict(runs, p)
     with pytest.raises(ParameterError, match=r"is a preset; call it: .*\.demo\(\)"):

@@ -21,11 +21,12 @@ import theory
 import verify
 from simulate.store import runs as store
 from theory import state_tracking as st
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
+from theory.models import command_line
 from theory.onset import main as onset_command
-from theory.runtime import cli
 from theory.state_tracking import Parameters
 from theory.state_tracking.model.symbols import A, R
 from theory.symbols import notation
@@ -184,7 +185,7 @@ def test_files_and_ensembles_by_name(tmp_path, monkeypatch):
 
 def test_every_command_knows_its_version():
     """The one parser of all commands."""
-    assert "--version" in cli.parser("x", "y").format_help()
+    assert "--version" in command_line.parser("x", "y").format_help()
 
 
 # What theorists ask for first: the cells of that page, with the test of what each
@@ -222,9 +223,8 @@ HELD = {
         x["times"][::2] == pytest.approx([4.242, 3.400], abs=1e-3)
         and x["times"][1] > 1.1 * x["times"][0]
     ),
-    "How long does an induction head take to emerge, for contexts of up to 1000 pairs?": lambda x: (
-        float(x["times"][-1]) == pytest.approx(646853, rel=1e-3)
-    ),
+    "How long does an induction head take to emerge, for contexts of up to 1000"
+    " pairs?": lambda x: float(x["times"][-1]) == pytest.approx(646853, rel=1e-3),
     "How many facts does one matrix hold?": lambda x: (
         abs(
             x["recall"](x["p"].replace(N=921))["accuracy"].mean()

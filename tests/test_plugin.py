@@ -110,7 +110,7 @@ FILES = {
         """
         import numpy as np
         from toy_product import theory
-        from verify import ensemble
+        from verify.checks import ensemble_source as ensemble
         from verify.checks.check import identity
         from verify.checks.report import Report
         def report(request):

@@ -8,7 +8,8 @@ import pytest
 
 from simulate import systems
 from simulate.training.plan import System
-from theory.models.registry import COMMANDS, MODELS, TABLE
+from theory.models.model import COMMANDS
+from theory.models.registry import MODELS, TABLE
 
 EVERY = pytest.mark.parametrize(
     "model", [pytest.param(m, id=m.name) for m in TABLE.values()]
@@ -39,6 +40,8 @@ def test_students(model):
         : len(TRAIN)
     ] == TRAIN
     assert wing.SYSTEMS and all(isinstance(s, System) for s in wing.SYSTEMS.values())
+    if not model.package:
+        assert all("" in system.tiny for system in wing.SYSTEMS.values())
     for short in wing.SYSTEMS:
         assert systems.find(f"{model.name}.{short}") == (short, wing.SYSTEMS[short])
 

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 if [ "$2" = venv ]; then
   mkdir -p .venv/bin
-  printf '#!/bin/sh\\necho "$*" >> pip.log\\n[ "$3" != index ] || exit {there}\\n' > .venv/bin/python
+  printf '#!/bin/sh\\necho "$*" >> pip.log\\n' > .venv/bin/python
+  printf '[ "$3" != index ] || exit {there}\\n' >> .venv/bin/python
   chmod +x .venv/bin/python
 else exec {python} "$@"; fi
 """

@@ -14,26 +14,19 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from theory.call.arguments import checked
-    from theory.call.parameters import (
-        Allowed,
-        BaseParameters,
-        ParameterError,
-        Preset,
-        Stepped,
-        number,
-        parameter,
-    )
+    from theory.call.parameters import BaseParameters, Preset, Stepped, parameter
+    from theory.call.refusal import Allowed, ParameterError, number
     from theory.call.scope import Limit, Scope, only
     from theory.call.sweep import by_dimension
     from theory.dynamics.flow import Flow
+    from theory.dynamics.onset import Onset, of_onset, until
     from theory.dynamics.optimisers import Optimiser
     from theory.equations.equation import Equation, Equations, table
-    from theory.models.registry import Model
-    from theory.onset import Onset, of_onset, until
+    from theory.models.model import Model
     from theory.symbols.algebra import (
         delta_gradient,
         delta_sum,
@@ -53,12 +46,12 @@ MODULES = {
     "equations.equation": "Equation Equations table",
     "dynamics.flow": "Flow",
     "symbols.notation": "array function symbol",
-    "onset": "Onset of_onset until",
+    "dynamics.onset": "Onset of_onset until",
     "dynamics.optimisers": "Optimiser",
     "call.parameters": (
         "Allowed BaseParameters ParameterError Preset Stepped number parameter"
     ),
-    "models.registry": "Model",
+    "models.model": "Model",
     "call.scope": "Limit Scope only",
     "symbols.special": "gauss_hermite gauss_legendre",
     "call.sweep": "by_dimension",

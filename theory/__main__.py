@@ -13,7 +13,7 @@ from sympy.printing.pretty.pretty_symbology import pretty_symbol, pretty_use_uni
 from sympy.printing.pretty.stringpict import prettyForm
 
 from theory.equations.equation import Equation
-from theory.models import plugins, registry
+from theory.models import command_line, model, plugins, registry
 from theory.runtime import cli, output
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
@@ -62,7 +62,7 @@ def spoken(equation: Equation, room: int) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory",
         "Models and their equations: reference, status, assumptions, LaTeX.",
         "json",
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _as_json(m: registry.Model) -> dict[str, Any]:
+def _as_json(m: model.Model) -> dict[str, Any]:
     """A model and its equations as a dictionary for JSON."""
     return {
         "title": m.title,
@@ -111,7 +111,7 @@ def _as_json(m: registry.Model) -> dict[str, Any]:
     }
 
 
-def _lines(m: registry.Model, args: argparse.Namespace) -> list[str]:
+def _lines(m: model.Model, args: argparse.Namespace) -> list[str]:
     """A model's equations as tables; with formulas if only one model is listed."""
     lines = [f"{m.name}: {m.title}\n"]
     derived = getattr(m.wing("theory"), "derived", None)

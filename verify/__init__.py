@@ -4,7 +4,8 @@ for exit codes and tests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from simulate import __version__
 
@@ -38,3 +39,10 @@ def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
 
     cli.choose("ensemble", name, ensemble.SETTINGS)
     return ensemble.shipped(name)
+
+
+def __getattr__(name: str) -> Any:
+    """``verify.tables`` and ``verify.times``, imported when needed."""
+    if name in ("tables", "times"):
+        return importlib.import_module(f"verify.compare.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

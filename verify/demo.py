@@ -15,7 +15,7 @@ from simulate.state_tracking import __main__ as students
 from theory import latex, onset
 from theory import state_tracking as st
 from theory.call import scope
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, plotting, progress
 from verify.checks import check_table, ensemble_source, report
 from verify.checks.check import Check
@@ -24,17 +24,19 @@ from verify.state_tracking.fidelity import BEST, TITLE, half_times, rms
 TRAIN = ("--preset", "demo", "--seeds", "4", "--alpha", "12")
 INDENT = 10 * " "
 INTRO = """\
-Four small transformers learn to compose permutations ("actions"), writing the state after each
-(Forner et al., arXiv:2606.18164). Training takes about a minute."""
+Four small transformers learn to compose permutations ("actions"), writing the state
+after each (Forner et al., arXiv:2606.18164). Training takes about a minute."""
 QUESTION = """\
-RESULT    When does attention find the right action? Half of it rests there (A = 1/2) at this time,
-          in units of {epochs} epochs of gradient descent (in brackets: error of the prediction):"""
+RESULT    When does attention find the right action? Half of it rests there (A = 1/2)
+          at this time, in units of {epochs} epochs of gradient descent (in brackets:
+          error of the prediction):"""
 BELOW = """\
-          The paper's mean-field curve is one for all students. Our theory follows each student from
-          its initial weights and training data; nothing is fitted."""
+          The paper's mean-field curve is one for all students. Our theory follows each
+          student from its initial weights and training data; nothing is fitted."""
 LEVELS = """\
-explained why theories differ: what each knows of a student, and how far off it is (half-time: time
-          of A = 1/2; R, S: overlap of the weights with right and wrong permutations):"""
+explained why theories differ: what each knows of a student, and how far off it is
+          (half-time: time of A = 1/2; R, S: overlap of the weights with right and wrong
+          permutations):"""
 NEXT = (
     "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first"
     " steps"
@@ -131,7 +133,7 @@ def quietly(path: Path, command: Callable[[list[str]], int], *words: str) -> Non
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "verify.demo", "Derive, train, compare: what make demo runs.", model=False
     )
     parser.add_argument(

@@ -18,12 +18,14 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, ParameterError
-from theory.call.parameters import Allowed, BaseParameters, number
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import Allowed, number
 from theory.call.scope import allow_beyond
 from theory.dynamics import sensitivities
 from theory.dynamics.dependence import Dependence
 from theory.dynamics.solution import NO_PARAMETERS
 from theory.explorer.curves import word
+from theory.models import command_line
 from theory.runtime import cli, output
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -616,7 +618,9 @@ def _curve(problem: _Problem, best: np.ndarray, data: xr.Dataset) -> xr.Dataset:
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     flags = ("json", *ensemble_source.FLAGS, *tables.FLAGS)
-    parser = cli.parser("verify.fit", "Fit parameters of a flow to data.", *flags)
+    parser = command_line.parser(
+        "verify.fit", "Fit parameters of a flow to data.", *flags
+    )
     parser.add_argument(
         "--free",
         metavar="NAME,...",
@@ -634,7 +638,7 @@ def main(argv: list[str] | None = None) -> int:
         help="where a free parameter starts (default: its value)",
     )
     args = parser.parse_args(argv)
-    cli.check_plot(args.plot)
+    command_line.check_plot(args.plot)
     flows = args.model.wing("theory").flows()
     if not flows:
         raise ParameterError(f"{args.model.name}: has no flow to fit")

@@ -149,7 +149,8 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
     if path.suffix == ".txt":
         return (
             f"**{figure.name}**"
-            f" {figure.caption} {figure.result}{said} {how}\n```text\n{path.read_text()}\n```\n"
+            f" {figure.caption} {figure.result}{said} {how}\n"
+            f"```text\n{path.read_text()}\n```\n"
         )
     where = os.path.relpath(path, ROOT / "docs")
     alt = json.dumps(f"{title}: {figure.caption}", ensure_ascii=False)

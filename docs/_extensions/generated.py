@@ -7,11 +7,9 @@ parsers, so that no page types what the code knows.
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +27,6 @@ from theory.models import registry
 from verify.checks.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
-WINGS = ("theory", "simulate", "verify", "papers")
-EXAMPLES = {  # folders of systems without a statement; their students and checks
-}  # fmt: skip
-PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
 
 # ---- What is derived
@@ -185,138 +179,6 @@ def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> 
     return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
 
 
-# ---- Performance
-
-
-def performance() -> str:
-    """The stored benchmarks: where and when they were taken, then one table per
-    command.
-    """
-    if not PERFORMANCE.is_file():
-        return (
-            "None is stored with this version: `python docs/_extensions/measure.py`"
-            " takes them.\n"
-        )
-    stored = json.loads(PERFORMANCE.read_text())
-    out = [
-        "## Benchmarks\n",
-        (
-            f"Measured {stored['date']} at commit `{stored['commit']}` on"
-            f" {text(stored['machine'])}, by `{stored['command']}`.\n"
-        ),
-    ]
-    for made in stored["tables"]:
-        out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]
-        out.append(
-            table(made["header"], [[text(c) for c in row] for row in made["rows"]])
-        )
-        out += [f"{text(note)}\n" for note in made["notes"]]
-    return "\n".join(out)
-
-
-def costs() -> str:
-    """What each stored ``verify`` command took, with the commit it was run at."""
-    rows = []
-    for model in registry.MODELS.values():
-        for command, record in evidence.load(model).items():
-            said = code(
-                f"python -m verify.{command} {model.name}"
-                if command != evidence.TESTS
-                else f"python -m papers {model.paper} --claims --run {command}"
-            )
-            rows.append(
-                [
-                    said,
-                    len(record["checks"]),
-                    record["seconds"],
-                    f"`{record['commit']}`",
-                ]
-            )
-    return table(("command", "checks", "seconds", "commit"), rows)
-
-
-def lines(files: Iterable[Path]) -> int:
-    """How many lines files have."""
-    return sum(len(file.read_text().splitlines()) for file in files)
-
-
-def python(place: Path) -> set[Path]:
-    """Files of a chapter: a folder or a module."""
-    return {*place.rglob("*.py"), *place.parent.glob(f"{place.name}.py")}
-
-
-def stating(files: Iterable[Path]) -> int:
-    """Lines of what stands before the derivation: all up to the name `stated`, without
-    imports.
-    """
-    for file in files:
-        body = ast.parse(file.read_text()).body
-        # fmt: skip
-        ends = [
-            k
-            for k, x in enumerate(body)
-            if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "stated"
-        ]
-        if ends:
-            parts = [
-                x
-                for x in body[: ends[0] + 1]
-                if not isinstance(x, ast.Import | ast.ImportFrom)
-            ]
-            return sum(1 + (x.end_lineno or 0) - x.lineno for x in parts)
-    return 0
-
-
-def imported(files: Iterable[Path]) -> set[Path]:
-    """Files of ``simulate`` that others import, packages left out."""
-    paths = set()
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-                "simulate"
-            ):
-                room = ROOT.joinpath(*str(node.module).split("."))
-                paths |= {
-                    room.with_suffix(".py"),
-                    *(room / f"{x.name}.py" for x in node.names),
-                }
-    return {file for file in paths if file.is_file()}
-
-
-def sizes() -> str:
-    """Lines that each stated system took: its statement, its theory in all, students of
-    its own (that no other checks use), checks. Then the systems of the examples.
-    """
-    models = [m for m in registry.TABLE.values() if m.stated and not m.package]
-    folders = {
-        m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]]
-        for m in models
-    }
-    checks = {name: python(places[2]) for name, places in folders.items()}
-    shared = imported(
-        {*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values())
-    )
-    rows = []
-    for name, (theory, students, _) in folders.items():
-        of_students = {*python(students), *imported(checks[name])} - shared
-        parts = [python(theory), of_students, checks[name]]
-        counted = [stating(parts[0]), *map(lines, parts)]
-        rows.append([f"`{name}`", *counted, sum(counted[1:])])
-    for name, (folder, trained, laws) in EXAMPLES.items():
-        place = ROOT / "examples" / folder
-        counted = [
-            lines(place.rglob("*.py")),
-            lines(place.glob(trained)),
-            lines(place.glob(laws)),
-        ]
-        rows.append(
-            [f"`{name}`", "", counted[0] - sum(counted[1:]), *counted[1:], counted[0]]
-        )
-    return table(
-        ("system", "statement", "theory", "own students", "checks", "in all"), rows
-    )
-
-
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
@@ -343,9 +205,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
         ledger,
         interface.commands,
         interface.api,
-        performance,
-        costs,
-        sizes,
     )
     drawn = (figures.gallery, figures.picture, figures.thumbnails)
     for maker in (*makers, pages.explorers, *drawn):

@@ -30,7 +30,8 @@ from importlib.util import find_spec
 CHECKOUT = "."  # the toolkit's folder, with its pyproject.toml
 if not all(map(find_spec, ("theory", "simulate", "verify", "papers"))):
     %pip install --quiet {CHECKOUT}
-os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # !python"""
+beside = os.path.dirname(sys.executable)  # of the commands after !
+os.environ["PATH"] = beside + os.pathsep + os.environ["PATH"]"""
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]*)\.md(?:#[^)]*)?\)")
 
 

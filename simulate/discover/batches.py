@@ -18,8 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from simulate.discover.loss import Loss, spread
 from simulate.discover.subspace import Subspace
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime import memory
 from theory.statement.randomness.fluctuations import ORDER
 from theory.statement.randomness.minibatches import Path

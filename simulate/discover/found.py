@@ -15,11 +15,11 @@ import xarray as xr
 
 from simulate.discover import batches, names, onset
 from simulate.discover.flow import NumericFlow
-from simulate.discover.loss import Loss
+from simulate.discover.loss import Loss, alone
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
+from theory.dynamics.onset import Onset
 from theory.dynamics.optimisers import Optimiser
-from theory.onset import Onset
 from theory.runtime import memory, output
 from theory.statement.words.tree import require
 
@@ -331,6 +331,7 @@ class Discovered:
         )
 
 
+@alone
 def discover(
     module: Any,
     inputs: Any = None,

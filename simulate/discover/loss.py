@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,9 +19,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from simulate.discover import copying
 from simulate.training.pool import one_thread
-from theory.call.parameters import ParameterError, nearest
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary, nearest
 from theory.runtime import memory
 from theory.statement.words.tree import require
 
@@ -32,6 +33,8 @@ MANY = 512  # inputs from which the memory is estimated, by an eighth of them
 LITTLE = 2**25  # bytes of one gradient, below which one thread is enough
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 WIDE = dict.fromkeys(NARROW, torch.float64) | {torch.complex64: torch.complex128}
+# Precision, threads and generators of torch are the process's: calls take turns.
+ALONE = threading.RLock()
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
 
@@ -70,6 +73,17 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
         else None
     )
     return x.detach().to("cpu", kind)
+
+
+def alone(function: Callable) -> Callable:
+    """Decorator: calls in several threads take turns."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with ALONE:
+            return function(*arguments, **named)
+
+    return call
 
 
 def typed(x: Tensor) -> Tensor:
@@ -149,6 +163,7 @@ class Loss:
         self.dtype = dtype
         if callable(of) and not isinstance(of, nn.Module):
             of, loss_fn, start = start, of, None
+        given = None
         self.name = type(of).__name__
         require(
             isinstance(of, nn.Module | Mapping),
@@ -173,7 +188,8 @@ class Loss:
                 " initialise it first",
             )
         if isinstance(of, nn.Module):
-            of = self.module = copied(of, dtype)
+            given, of = of, copied(of, dtype)
+            self.module = of
             weights = dict(of.named_parameters())
         else:
             self.module = nn.Module()
@@ -205,6 +221,8 @@ class Loss:
         self.own = self.flat(self.leaves)  # where the module's weights stand
         self.start = self.started(start)
         self.check()
+        if isinstance(given, nn.Module):
+            copying.compare(self, given, loss_fn)
 
     def flat(self, weights: Mapping[str, Any]) -> np.ndarray:
         """One vector of named weights."""
@@ -251,28 +269,30 @@ class Loss:
             for name, x in self.named(theta).items():
                 self.leaves[name].copy_(torch.from_numpy(x))
 
-    def call(self, inputs: Any) -> Any:
-        """The loss with the weights as they are."""
+    def call(self, inputs: Any, function: Callable | None = None) -> Any:
+        """The loss, or another function, with the weights as they are."""
         with self.exactly():
-            return spread(self.function, inputs)
+            return spread(function or self.function, inputs)
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
         """The precision throughout, attention whose second derivatives exist, and one
         thread where others would wait longer than they work.
         """
-        usual, nothing = torch.get_default_dtype(), contextlib.nullcontext()
-        torch.set_default_dtype(self.dtype)
-        try:
-            with (
-                Double() if self.dtype == torch.float64 else nothing,
-                one_thread() if self.bytes < LITTLE else nothing,
-                sdpa_kernel(SDPBackend.MATH),
-                torch.enable_grad(),
-            ):
-                yield
-        finally:
-            torch.set_default_dtype(usual)
+        nothing = contextlib.nullcontext()
+        with ALONE:
+            usual = torch.get_default_dtype()
+            torch.set_default_dtype(self.dtype)
+            try:
+                with (
+                    Double() if self.dtype == torch.float64 else nothing,
+                    one_thread() if self.bytes < LITTLE else nothing,
+                    sdpa_kernel(SDPBackend.MATH),
+                    torch.enable_grad(),
+                ):
+                    yield
+            finally:
+                torch.set_default_dtype(usual)
 
     def __call__(self, theta: np.ndarray) -> float:
         """The loss."""
@@ -385,12 +405,10 @@ class Loss:
         """Buffers, and numbers that modules keep as attributes, by what to do if they
         change.
         """
-        numbers: dict[str, Any] = {
-            f"the buffer {k} (batch norm in training mode?); call module.eval() first": (
-                x.tolist()
-            )
-            for k, x in self.module.named_buffers()
-        }
+        numbers: dict[str, Any] = {}
+        for name, x in self.module.named_buffers():
+            buffer = f"the buffer {name} (batch norm in training mode?)"
+            numbers[f"{buffer}; call module.eval() first"] = x.tolist()
         for name, of in self.module.named_modules(prefix="module"):
             for k, x in vars(of).items():
                 if isinstance(x, int | float):

@@ -157,7 +157,8 @@ def order(row: Any, classes: Sequence[Sequence[Part]]) -> str:
         body = " and ".join(p.pattern if behind else str(p) for p in of)
         mean = "mean of " if len(terms) == 1 and sum(p.entries for p in of) > 1 else ""
         bare = len(terms) == 1 or len(of) == 1 and not re.search(r"\], ", body)
-        words += f"{sign}{'' if size == '1' else f'{size} '}{mean}{body if bare else f'({body})'}"
+        factor = "" if size == "1" else f"{size} "
+        words += f"{sign}{factor}{mean}{body if bare else f'({body})'}"
     if len(terms) > TERMS:
         words += f" and {len(terms) - TERMS} more"
     return ", ".join([words, *(longest if behind else ())])

@@ -9,8 +9,8 @@ import scipy.interpolate
 import scipy.optimize
 import scipy.signal
 
+from theory.dynamics.onset import Onset, tabulated
 from theory.dynamics.trajectory import Trajectory
-from theory.onset import Onset, tabulated
 
 # share of the fall of the loss in the second half of a run that is long enough
 SLOW = 0.01

@@ -25,7 +25,7 @@ from simulate.discover.subspace import (
     averaged,
     echelon,
 )
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.words.tree import require
 
 SPREADS = (1.0, 0.5, 0.25, 0.1)  # of random points about the start, in turn

@@ -11,8 +11,8 @@ import sympy as sp
 import torch
 
 from simulate.discover.found import Discovered, discover
-from theory.call.parameters import BaseParameters, ParameterError, parameter
-from theory.call.values import error_summary
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError, error_summary
 from theory.statement.words.tree import require
 
 HIGHEST = 4  # degree of a polynomial

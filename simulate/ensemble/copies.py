@@ -21,12 +21,12 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from simulate.discover.loss import MANY, Loss, spread, widened
+from simulate.discover.loss import MANY, Loss, alone, spread, widened
 from simulate.training import arguments, jobs, optimisers, plan
 from simulate.training.learner import Learner, State
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError, Stepped, parameter
-from theory.call.values import error_summary
+from theory.call.parameters import Stepped, parameter
+from theory.call.refusal import ParameterError, error_summary
 from theory.dynamics.optimisers import Optimiser, Steps
 from theory.statement.words.tree import require
 
@@ -349,6 +349,7 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> plan.Syst
     )
 
 
+@alone
 def ensemble(
     module: Any,
     data: Any = None,

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from simulate.positional_semantic import student
+from simulate.positional_semantic.learner import TINY
 from simulate.training import plan
 from simulate.training.learner import Descent, Module, Unstacked
 from theory.call.arguments import checked
-from theory.call.parameters import Allowed, ParameterError
+from theory.call.refusal import Allowed, ParameterError
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d
@@ -114,6 +115,7 @@ SYSTEM = plan.System(
     default_dtype="float64",
     devices=("cpu",),
     finite="half_test",
+    tiny={"": TINY, "adam": dict(TINY, optimizer="adam")},
 )
 
 

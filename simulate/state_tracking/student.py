@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 from theory.state_tracking.model.task import teacher_matrices
 
@@ -219,9 +219,8 @@ def teacher_weights(
     """Weights of the same architecture that solve the task (Sec. 3.3).
 
     Keys are constant and queries are the keys rotated by the lag, so that attention
-    peaks at offset
-    -L, with attention logits at least ``gap`` above all others. The logic matrices are the
-    permutations.
+    peaks at offset -L, with attention logits at least ``gap`` above all others. The
+    logic matrices are the permutations.
 
     Raises
     ------

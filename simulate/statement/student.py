@@ -22,7 +22,7 @@ from simulate.training import optimisers, plan
 from simulate.training.learner import Descent, Unstacked
 from simulate.training.pool import one_thread
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import prediction
 from theory.dynamics.optimisers import Optimiser
 from theory.runtime import output

@@ -1,1 +1,1 @@
-"""runs, storage, checkpoints, joined=joined_runs."""
+"""The store of runs: files, checkpoints, and runs joined over seeds."""

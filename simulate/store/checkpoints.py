@@ -11,8 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime.sealed import seal, unseal
 
 NUMPY_WORDS = 624  # of the state of its generator

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
-from theory.dynamics import prediction
+from theory.call.refusal import ParameterError, error_summary
+from theory.models import registry
 
 NUMBERS = "biuf"  # kinds of values
 RUN = "_run"  # dimension of the runs before they are on a grid
@@ -56,7 +55,7 @@ def setting(config: str) -> dict[str, Any]:
 
 def _kind(stored: Mapping[str, Any]) -> Any:
     """The model's ``Parameters``; None for students of no registered model."""
-    model = prediction.named(stored["model"])
+    model = registry.named(stored["model"])
     return None if model is None else getattr(model.wing("theory"), "Parameters", None)
 
 

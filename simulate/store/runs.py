@@ -18,8 +18,8 @@ from xarray.backends import NetCDF4DataStore
 import theory
 from simulate.store import joined_runs
 from simulate.store.storage import FORMAT, defer_signals, place
-from theory.call.parameters import BaseParameters, ParameterError, Stepped
-from theory.call.values import error_summary
+from theory.call.parameters import BaseParameters, Stepped
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime import hdf5, memory, output
 from theory.runtime.sealed import KIND, seal, unseal
 
@@ -208,8 +208,8 @@ def ensemble(
             " name one of its folders"
         )
     try:
-        p = kind(**json.loads(runs.attrs["parameters"]))
-    except (ParameterError, TypeError) as error:  # a name such as self
+        p = kind(**kind.filled(json.loads(runs.attrs["parameters"])))
+    except (ParameterError, TypeError, AttributeError) as error:  # no JSON object
         raise ParameterError(f"{path}: attribute parameters: {error}") from None
     if runs.sizes.get("seed", 1) < 2:
         raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")

@@ -99,11 +99,15 @@ def _parts(made: Any) -> list[Any]:
     return [made]
 
 
+# Packages with code that all students share.
+SHARED = ("simulate", "simulate.store", "simulate.training")
+
+
 def _of_students(module: str) -> bool:
     """Whether a module belongs to a particular student
     rather than to the shared code.
     """
-    return sys.modules[module].__package__ != __package__ and (
+    return sys.modules[module].__package__ not in SHARED and (
         module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
     )
 
@@ -121,7 +125,8 @@ def statements(module: str) -> str:
     package = source.__package__ or ""
     if not package or path.name == "simulate.py":
         return output.digest([path])
-    task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
+    model = package.replace("simulate.", "theory.", 1)
+    task = sys.modules.get(f"{model}.model.task") or sys.modules.get(f"{model}.task")
     law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
     return output.digest([*sorted(path.parent.rglob("*.py")), *law])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from simulate.store import storage
-from theory.call.values import ParameterError, is_time, nearest
+from theory.call.refusal import ParameterError, is_time, nearest
 from theory.runtime.cli import MOST_SEEDS
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.runtime import memory
 
 

@@ -19,8 +19,7 @@ import xarray as xr
 from simulate.store import checkpoints
 from simulate.training.arguments import is_whole
 from simulate.training.learner import Learner, State
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 
 TIMES = 1000  # measurements whose times are checked before a run
 

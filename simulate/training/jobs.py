@@ -17,7 +17,7 @@ from pathlib import Path
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from simulate.training import pool
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime.progress import bar
 
 Tick = Callable[[int], None]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from theory.call.parameters import ParameterError, shown
+from theory.call.refusal import ParameterError, shown
 from theory.dynamics.optimisers import Optimiser, Steps
 
 PREFIX = "optimizer."  # of names in a student's state

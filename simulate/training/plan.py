@@ -22,8 +22,8 @@ from simulate.training import device as devices
 from simulate.training.learner import Clamped, Learner
 from simulate.training.stack import Run, seconds_per_step, train_stack
 from theory.call.arguments import misfit
-from theory.call.parameters import BaseParameters, ParameterError
-from theory.call.values import error_summary
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
 
@@ -43,6 +43,9 @@ def steps_of(p: Any) -> int:
 def elapsed(p: Any, steps: np.ndarray) -> np.ndarray:
     """Time after so many steps of equal length."""
     return p.time_per_step * steps
+
+
+FEW_STEPS = dict(steps=24, eval_every=4)  # of a tiny run
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,9 @@ class System:
     data : callable, optional
         ``data(p, content, file)``: parameters and options of `train` for data in a
         file.
+    tiny : mapping of str to mapping
+        Parameters of runs of a moment, for tests and checks on a device, by what is
+        particular about them; empty for the plain one.
     held : mapping of str to float
         Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]":
         0.3})`` trains the students of ``flow.held(w=0.3)``.
@@ -129,6 +135,7 @@ class System:
     displayed: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
     data: Callable[[Any, str, str], tuple[Any, dict[str, Any]]] | None = None
+    tiny: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ import joblib
 import numpy as np
 import torch
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime.cli import heed_termination
 from theory.runtime.memory import NEGLIGIBLE_BYTES, available
 from theory.runtime.progress import POLL_SECONDS, bar

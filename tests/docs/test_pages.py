@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -217,46 +216,6 @@ def test_a_copy_of_a_table_is_text(monkeypatch, tmp_path):
     assert "```text\nsolution  accuracy\n```" in shown and "figure}" not in shown
 
 
-def test_measurements_are_stored_with_their_commit(monkeypatch, tmp_path):
-    """The tool that stores benchmarks, its commands answered here."""
-    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
-    import measure
-
-    asked = []
-    answer = {"rows": [], "ratio": 2.0, "note": "so.", "notes": ["and so."]}
-    monkeypatch.setattr(measure, "ask", lambda *words: asked.append(words) or answer)
-    monkeypatch.setattr(measure, "PLACE", tmp_path / "performance.json")
-    monkeypatch.setattr(sys, "argv", ["measure.py", "state_tracking"])
-    measure.main()
-    stored = json.loads(measure.PLACE.read_text())
-    assert stored["commit"] == evidence.commit(Path(__file__))
-    more = len(measure.TABLES)
-    own = [["Ratio 2. so."], *[["and so."]] * (1 + more), []]
-    assert [t["notes"] for t in stored["tables"]] == own
-    commands = [
-        "theory.benchmark",
-        *["simulate.benchmark"] * (1 + more),
-        "verify.start",
-    ]
-    assert [words[0] for words in asked] == commands
-    assert [words[-1] for words in asked[2:-1]] == list(measure.TABLES)
-
-
-@pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_missed_target_is_an_answer(monkeypatch, code):
-    """Exit code 1 comes with its table; anything else is an error."""
-    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
-    import measure
-
-    done = subprocess.CompletedProcess([], code, '{"rows": []}', "error: no such model")
-    monkeypatch.setattr(measure.subprocess, "run", lambda *a, **k: done)
-    if code > 1:
-        with pytest.raises(OSError, match="no such model"):
-            measure.ask("verify.start")
-    else:
-        assert measure.ask("verify.start") == {"rows": []}
-
-
 def extension(name):
     """A module of `docs/_extensions`."""
     for package in ("sphinx", "latex2mathml"):
@@ -270,7 +229,7 @@ def extension(name):
 
 @pytest.fixture(scope="module")
 def generated():
-    """Equations, evidence, ledgers and costs."""
+    """Equations, evidence and ledgers."""
     return extension("generated")
 
 
@@ -289,7 +248,7 @@ def cells():
 def test_commands_know_their_flags(interface):
     """Every module that is a command is listed, with flags its parser has."""
     text = interface.commands()
-    assert "`python -m theory.onset`" in text and "`python -m verify.device`" in text
+    assert "`python -m theory.onset`" in text and "`python -m verify.laws`" in text
     assert text.count("\n## ") == len(interface.modules()) > 10
     assert "`--grid NAME=V1,V2`" in text and "SUPPRESS" not in text
 
@@ -306,23 +265,6 @@ def test_api_lists_every_module(interface):
         for group in groups:
             assert f"\n{group.replace('.', '_')}\n" in index
             assert (ROOT / f"docs/api/{group.replace('.', '_')}.md").is_file()
-
-
-def test_sizes_are_counted(generated):
-    """Every stated system has a row, whose parts add up; shared students are not its
-    own.
-    """
-    rows = [line.split("|")[1:-1] for line in generated.sizes().splitlines()[2:]]
-    named = {row[0].strip().strip("`") for row in rows}
-    stated = {m.name for m in registry.TABLE.values() if m.stated and not m.package}
-    assert named == stated
-    for row in rows:
-        _, statement, *parts, whole = (
-            int(x) if x.strip().isdigit() else 0 for x in row
-        )
-        assert sum(parts) == whole > parts[0] > statement and parts[2] > 0
-    student = ROOT / "simulate/induction_heads/student.py"
-    assert student in generated.imported([ROOT / "verify/induction_heads/bursty.py"])
 
 
 def test_ledger_has_every_claim(generated):
@@ -351,7 +293,7 @@ def test_pages_of_the_api_open_with_what_is_called(interface):
     assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
         f"`{name} <" in interface.called("verify")
-        for name in ("ensembles", "times.exponents")
+        for name in ("ensembles", "compare.times.exponents")
     )
 
 

@@ -23,7 +23,7 @@ from linear_attention import statement as S
 from linear_attention.theory import Head, Parameters, drops, merged_time, onset
 
 from simulate.training import gradient_flow
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import plugins, registry
 from verify.compare.emergence import first_crossing
 

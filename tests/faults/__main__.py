@@ -58,14 +58,12 @@ def main(argv: list[str] | None = None) -> int:
         "--out",
         type=Path,
         default=ROOT / "output" / "faults",
-        # fmt: skip
         help="copy of the tree, calls, results; a killed command goes on from here",
     )
     parser.add_argument(
         "--budget",
         type=float,
         default=600.0,
-        # fmt: skip
         help="CPU seconds of tests per fault and go; beyond, it is left open",
     )
     parser.add_argument(
@@ -96,8 +94,10 @@ def main(argv: list[str] | None = None) -> int:
         print(line(fault, results[-1]), file=sys.stderr, flush=True)
     states = Counter(found["state"] for found in results)
     if args.json:
-        rows = [{"key": f.key, "line": f.line, "kind": f.kind, **found}
-                for f, found in zip(faults, results, strict=True)]  # fmt: skip
+        rows = [
+            {"key": f.key, "line": f.line, "kind": f.kind, **found}
+            for f, found in zip(faults, results, strict=True)
+        ]
         print(
             json.dumps(
                 {

@@ -21,7 +21,7 @@ LIBRARIES = (
     "scipy.optimize",
     "scipy.integrate",
     "scipy.stats",
-    "xarray",  # fmt: skip
+    "xarray",
     "netCDF4",
     "matplotlib.pyplot",
     "numba",

@@ -17,13 +17,31 @@ from tests.faults.slips import Change, slips
 
 ROOMS = ("theory", "simulate", "verify")
 SWAPS: dict[type, type] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-    ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-}  # fmt: skip
-PAIRS = ("sin cos", "sinh cosh", "min max", "minimum maximum", "argmin argmax", "floor ceil",
-         "mean sum", "zeros ones", "zeros_like ones_like")  # fmt: skip
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
+PAIRS = (
+    "sin cos",
+    "sinh cosh",
+    "min max",
+    "minimum maximum",
+    "argmin argmax",
+    "floor ceil",
+    "mean sum",
+    "zeros ones",
+    "zeros_like ones_like",
+)
 FUNCTIONS = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])} | {
     "sum": "max"
 }
@@ -60,8 +78,17 @@ WORDS = {
     "SeedSequence",
     "keyed",
 }
-CHOICES = {"Check", "Band", "identity", "near", "vanishing", "at_least", "at_most", "sampled",
-           "estimated"}  # fmt: skip
+CHOICES = {
+    "Check",
+    "Band",
+    "identity",
+    "near",
+    "vanishing",
+    "at_least",
+    "at_most",
+    "sampled",
+    "estimated",
+}
 PRECISION = re.compile(
     r"(^|_)(tol|rtol|atol|xtol|ftol|tolerance|seed|seeds|maxiter|max_step)$"
 )

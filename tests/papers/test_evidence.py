@@ -13,7 +13,7 @@ from test_ledgers import models, stored
 
 from papers import __main__ as command
 from papers import evidence
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import MODELS
 from theory.runtime import output
 from verify.checks import digests

@@ -19,10 +19,10 @@ from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import titles
 from theory.models import registry
-from theory.runtime import plotting
+from theory.runtime import in_symbols, plotting
 from theory.state_tracking import Parameters, onset
 from theory.state_tracking.rollout import with_accuracy
 from verify.associative_memory import factual_recall
@@ -205,11 +205,11 @@ def test_titles_in_symbols():
     )
     many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
     assert titles.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
-    assert titles.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
-    assert titles.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
+    assert in_symbols.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    assert in_symbols.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
     said = "eta = 1e-05; L = 3, 5; step in t = 0.1; strict; $N=2$"
     assert (
-        titles.symbols(said)
+        in_symbols.symbols(said)
         == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
     )
     figure, _ = plotting.figure()
@@ -297,7 +297,7 @@ def test_a_referee_keeps_the_figure(name, monkeypatch):
     few = lambda p, runs: (p, runs.isel(seed=slice(plotting.FEW + 1)))
     monkeypatch.setattr(ensemble, "shipped", lambda setting: few(*read(setting)))
     monkeypatch.setattr(
-        figures, "best", lambda p, runs: st.predict(p, runs, level="dressed")
+        figures, "best", lambda p, runs: st.predict(p, runs, level="cavity")
     )
     drawn = figures.FIGURES[name].draw(Source("shipped", [0]))
     assert off(drawn) == []
@@ -349,7 +349,7 @@ def test_captions_say_by_how_much_theory_is_off(setting):
             (f"{once(held.rollout_accuracy):.2f}", f"{rolled:.2f}", rollout),
             loss,
             (f"{once(fed):.2f}", f"{rolled:.2f}", rollout),
-        )  # fmt: skip
+        )
         if setting == "table_2":
             results = (results[0], results[1], results[3], results[2])
     for name, numbers in zip(SAID[setting].split(), results, strict=True):

@@ -10,7 +10,7 @@ from simulate.induction_heads import train
 from simulate.induction_heads.student import Constrained, squared_error
 from simulate.statement import Student
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters, bursty
 from theory.statement.evaluation import arrays
 

@@ -14,7 +14,7 @@ import torch
 from simulate.state_tracking import __main__ as command
 from simulate.state_tracking import train
 from simulate.store import runs, storage
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import cli
 
 SMALL = [

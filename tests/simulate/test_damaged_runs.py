@@ -14,7 +14,7 @@ from tiny import bits
 
 from simulate.state_tracking import Parameters, train
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 
 def truncated(path: Path) -> None:

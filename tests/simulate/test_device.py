@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simulate.training import device
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 ABSENT = [
     name

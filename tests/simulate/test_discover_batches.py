@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "theory" / "statement"))
 import systems
 
 from simulate.discover import discover
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
 from theory.statement import model

@@ -16,7 +16,7 @@ from torch import nn
 
 from simulate.discover import discover, scaling
 from simulate.discover.__main__ import main
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify.trajectories import compare
 
 

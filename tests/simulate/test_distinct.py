@@ -21,7 +21,7 @@ from simulate.positional_semantic.student import initial_weights
 from simulate.store import joined_runs, runs
 from simulate.training import arguments
 from theory.associative_memory.k_hop import Pointers
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import prox

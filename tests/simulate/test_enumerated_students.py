@@ -25,7 +25,7 @@ from theory import positional_semantic as ps
 from theory.associative_memory.gradient_steps import second_gradient
 from theory.associative_memory.k_hop import equations as hop_equations
 from theory.associative_memory.k_hop import overlaps as hop_overlaps
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import structure
 from theory.induction_heads import symbols as q
 

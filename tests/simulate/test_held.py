@@ -12,7 +12,7 @@ from simulate.induction_heads.learner import DISENTANGLED
 from simulate.systems import find
 from theory.associative_memory.factual_recall import Parameters, predict
 from theory.associative_memory.factual_recall.dynamics import flow
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters as Induction
 from theory.induction_heads import bursty
 from theory.statement.onset import at_sizes

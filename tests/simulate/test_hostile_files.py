@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import hdf5, sealed
 
 OTHER = "secret.bin"

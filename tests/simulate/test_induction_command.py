@@ -8,7 +8,7 @@ import pytest
 
 from simulate.induction_heads import __main__ as command
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 TINY = [
     "--quiet",

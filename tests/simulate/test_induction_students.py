@@ -29,7 +29,7 @@ from simulate.induction_heads.student import (
     kernel,
     squared_error,
 )
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads.parameters import StandardParameters
 
 DOUBLE = torch.float64

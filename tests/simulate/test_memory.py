@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simulate.training import pool
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import memory
 

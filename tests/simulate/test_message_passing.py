@@ -14,7 +14,7 @@ from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import Problem, initial_weights
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.channel import State, averages
 from theory.positional_semantic.state_evolution import update

@@ -23,7 +23,7 @@ from simulate.statement.student import Stated
 from simulate.store import checkpoints, runs, storage
 from simulate.training import jobs, pool, stack
 from simulate.training.learner import _tensors
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import sealed
 
 EVERY = pytest.mark.parametrize("name", FIRST)
@@ -381,7 +381,7 @@ def test_a_finished_run_of_another_kind_is_not_taken(strange, tmp_path):
     """Sealed, with configuration and seed as they should be: trained again, or one
     line.
     """
-    system, p = student("associative_memory.retrieval")
+    system, p = student("associative_memory.pointers")
     truth = system.train(p, 2, store=tmp_path, **ALONE)
     file = sorted(tmp_path.rglob("*.nc"))[1]
     runs.write(STRANGE[strange](runs.read(file), system.time), file)

@@ -18,7 +18,7 @@ from simulate.statement import system as statement_system
 from simulate.store import storage
 from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall.dynamics import recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser, Steps
 from theory.state_tracking import Parameters
 from theory.statement.model import parameters as statement_parameters

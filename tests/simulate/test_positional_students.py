@@ -15,7 +15,7 @@ from simulate.positional_semantic import train
 from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import Parameters, baseline, solve
 from theory.positional_semantic.fixed_point import transverse
 from theory.positional_semantic.model import definitions

@@ -25,7 +25,7 @@ from theory.associative_memory.factual_recall import (
     time_of_share,
 )
 from theory.associative_memory.symbols import T
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify.compare.emergence import first_crossing
 
 SMALL = Parameters.small().replace(steps=700)

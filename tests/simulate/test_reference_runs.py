@@ -14,7 +14,7 @@ import pytest
 from tiny import ALONE, FIRST, STUDENTS, student
 
 from tests import frozen
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 # Descent on a population that is the same for every seed.
 SAME = ("nineteen", "reduced", "population", "histogram", "three", "bursty")

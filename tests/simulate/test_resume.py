@@ -18,7 +18,8 @@ from simulate.state_tracking.learner import Learner
 from simulate.store import runs, storage
 from simulate.training import plan, pool, stack
 from simulate.training.learner import Unstacked
-from theory.call.parameters import BaseParameters, ParameterError, Stepped, parameter
+from theory.call.parameters import BaseParameters, Stepped, parameter
+from theory.call.refusal import ParameterError
 
 ALONE = dict(progress=False, workers=1)
 OPTIONS = {

@@ -24,7 +24,7 @@ from simulate.store import runs, storage
 from simulate.store.storage import defer_signals
 from simulate.training import plan
 from simulate.training.learner import Unstacked
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import cli
 
 ALONE = dict(progress=False, workers=1)

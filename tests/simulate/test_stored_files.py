@@ -16,7 +16,7 @@ from test_store import ALONE, dataset
 
 from simulate.state_tracking import train
 from simulate.store import checkpoints, joined_runs, runs, storage
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from simulate.state_tracking import (
     with_full_embedding,
 )
 from simulate.state_tracking.measure import overlaps, predictions
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.model import task
 
 EXACT = 1e-12  # double precision: sums of at most 1e2 terms of order one

@@ -16,7 +16,7 @@ from simulate import sweep
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 SMALL = [
     "--set=N=6",

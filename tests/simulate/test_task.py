@@ -9,7 +9,7 @@ import torch
 
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.model import groups, task
 
 # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are

@@ -13,7 +13,7 @@ import xarray as xr
 from simulate.state_tracking import Parameters, Student, train
 from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.state_tracking.measure import MEANING, predictions
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import initial_variance
 from theory.state_tracking.model import task
 

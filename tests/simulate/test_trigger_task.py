@@ -20,7 +20,7 @@ from simulate.associative_memory.trigger_task import (
 )
 from simulate.associative_memory.trigger_task.student import Transformer, fixed_triggers
 from theory.associative_memory import trigger_task
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify.associative_memory.trigger_task import planted
 
 P = Parameters(N=12, K=3, T=40)

@@ -14,7 +14,7 @@ import torch
 from test_nothing_lost import faulty, interrupted, stepping, told
 from tiny import ALONE, EACH_KIND, bits, in_turn, student
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 
 def measuring(change):

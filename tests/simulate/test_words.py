@@ -8,7 +8,7 @@ import pytest
 from simulate import __main__ as command
 from simulate.state_tracking import Parameters, train
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.model import groups, task
 from theory.state_tracking.single_students.realisation import Realisation
 

@@ -58,8 +58,6 @@ INNER = {
     ),
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
-    "online.numbers": "numbers_at boundary end_of",
-    "online.onset": "basins",
 }
 OF_REWARDS = ()
 REWARDED = [("state_tracking", name) for name in OF_REWARDS]
@@ -84,11 +82,11 @@ def start() -> Any:
     return Start.drawn(small("state_tracking"), 2, np.random.default_rng(0))
 
 
-def dressed() -> Any:
-    """Their dressed theory."""
-    from theory.state_tracking.single_students.dressed import Dressed
+def cavity() -> Any:
+    """Their cavity equations."""
+    from theory.state_tracking.single_students.cavity import Cavity
 
-    return Dressed(small("state_tracking"), start())
+    return Cavity(small("state_tracking"), start())
 
 
 def general() -> dict[str, Any]:
@@ -150,7 +148,7 @@ EXAMPLES: dict[str, Any] = {
     "spread": 12.0,
     "start": start,
     "state": STATE,
-    "system": dressed,
+    "system": cavity,
     "t": 2.0,
     "teachers": "D_4",
     "x": 0.1,
@@ -167,7 +165,6 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "m": np.array([0.1, -0.1]),
     },
     "integrate.half_times": {"epochs": 20},
-    "integrate.data_scatter": {"alpha": 3.0},
     "law.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},

@@ -15,8 +15,8 @@ from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop, superposition
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.timescales import gain_of_share
-from theory.call import arguments
-from theory.call.parameters import Allowed, ParameterError
+from theory.call import arrays
+from theory.call.refusal import Allowed, ParameterError
 from theory.models.registry import find
 from theory.state_tracking import inversion, quadrature
 from theory.state_tracking.quadrature import NAMES
@@ -292,7 +292,7 @@ def test_what_never_happens_is_said_so():
             ParameterError, match=f"^start = 0.5: lies beyond the drop of {name}"
         ):
             onset(p)
-    from theory.onset import Onset
+    from theory.dynamics.onset import Onset
 
     for number, message in (
         (math.nan, "does not happen"),
@@ -313,10 +313,10 @@ def test_what_never_happens_is_said_so():
 
 def test_exact_numbers_are_numbers():
     """SymPy's and mpmath's own, whole numbers beyond 64 bits, bounds on every entry."""
-    found = arguments.array("x", [sp.Rational(1, 2), mpmath.mpf(3), 10**30])
+    found = arrays.array("x", [sp.Rational(1, 2), mpmath.mpf(3), 10**30])
     assert found.tolist() == [0.5, 3.0, 1e30]
     with pytest.raises(ParameterError, match="^x = -1.0: must be >= 0$"):
-        arguments.array("x", [2.0, -1.0], Allowed(low=0))
+        arrays.array("x", [2.0, -1.0], Allowed(low=0))
 
 
 @pytest.mark.parametrize("name", ["rtol", "atol", "at", "alpha"])

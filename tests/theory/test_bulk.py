@@ -8,7 +8,7 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import bulk
 
 t, x, y, k, a = sp.symbols("t x y k a")

@@ -12,7 +12,7 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty, network
 from theory.induction_heads.all_weights import burst as all_weights_burst
 from theory.induction_heads.all_weights import descent as times

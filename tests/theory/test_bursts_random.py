@@ -13,7 +13,7 @@ from simulate.induction_heads import contexts as students
 from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import Constrained
 from theory import induction_heads as ih
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty
 from theory.statement.derivation import derivation_store
 from verify.compare.emergence import first_crossing

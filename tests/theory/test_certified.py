@@ -16,8 +16,8 @@ import sympy as sp
 
 from theory import onset as command
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.dynamics import certified
+from theory.call.refusal import ParameterError
+from theory.dynamics import certified, onset
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.models.registry import find
@@ -67,12 +67,29 @@ def test_closed_forms():
 @pytest.mark.parametrize(
     "of",
     (
-        sp.sin, sp.cos, sp.tan, sp.exp, sp.log, sp.sqrt, sp.sinh, sp.cosh, sp.tanh, sp.atan,
-        sp.asinh, sp.erf, sp.gamma, sp.loggamma, sp.LambertW, sp.cot, lambda v: v ** sp.Rational(-7, 3),
-        lambda v: sp.polylog(2, v / 9), lambda v: sp.uppergamma(HALF, v), lambda v: 2**v,
+        sp.sin,
+        sp.cos,
+        sp.tan,
+        sp.exp,
+        sp.log,
+        sp.sqrt,
+        sp.sinh,
+        sp.cosh,
+        sp.tanh,
+        sp.atan,
+        sp.asinh,
+        sp.erf,
+        sp.gamma,
+        sp.loggamma,
+        sp.LambertW,
+        sp.cot,
+        lambda v: v ** sp.Rational(-7, 3),
+        lambda v: sp.polylog(2, v / 9),
+        lambda v: sp.uppergamma(HALF, v),
+        lambda v: 2**v,
         lambda v: v**k,
     ),
-)  # fmt: skip
+)
 def test_functions(of):
     """The printer's rule for every function, as a rate, whose integral mpmath knows,
     and as a closed form.
@@ -145,11 +162,12 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", 
-    *(pytest.param(name, marks=pytest.mark.slow)
-      for name in ("associative_memory.factual_recall", "induction_heads.bursty",
-                   )),
-)  # fmt: skip
+    "state_tracking",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("associative_memory.factual_recall", "induction_heads.bursty")
+    ),
+)
 
 
 @pytest.mark.parametrize("name", TIMES)
@@ -176,9 +194,7 @@ def test_command(capsys, monkeypatch):
     ends = json.loads(capsys.readouterr().out)["certified"]["alpha_half"]
     interval = balls.Interval(Decimal(ends["low"]), Decimal(ends["high"]))
     assert Decimal("4.2420303235518764907520") in interval
-    monkeypatch.setattr(
-        command.Onset, "certified", lambda self: {"alpha_half": interval}
-    )
+    monkeypatch.setattr(onset.Onset, "certified", lambda self: {"alpha_half": interval})
     assert (
         command.main(["state_tracking", "--preset", "demo", "--certify", "--quiet"])
         == 0

@@ -9,7 +9,7 @@ from later import Later
 
 from theory.associative_memory.factual_recall import Parameters, dynamics, timescales
 from theory.associative_memory.k_hop import overlaps
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import conserved
 from theory.dynamics.flow import Flow
 from theory.induction_heads import dynamics as induction

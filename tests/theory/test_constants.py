@@ -9,7 +9,7 @@ import pytest
 
 from theory import onset
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.state_tracking.onset import HALF
 
@@ -50,7 +50,7 @@ def test_arrays_of_constants_become_dimensions():
 
 
 def test_curves_of_students_take_constants_where_the_theory_is_a_flow():
-    ours = st.predict(demo(), seeds=2, until=1, level="dressed")
+    ours = st.predict(demo(), seeds=2, until=1, level="own_start")
     assert np.isfinite(ours.A).all()
     with pytest.raises(ParameterError, match="follows weights, which have their own"):
         st.predict(demo(), seeds=2, until=1, c_omega=1.0)

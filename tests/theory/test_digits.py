@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import digits
 from theory.models.registry import TABLE, find
 from theory.numbers.balls import Interval

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.integrate import half_times
 from theory.state_tracking.single_students.realisation import Start
@@ -63,7 +63,7 @@ def test_a_run_that_ends_before_and_what_is_refused():
     for call, said in (
         (
             lambda: st.drawn_times(P, 3, level="flow"),
-            "level = 'flow': must be one of dressed",
+            "level = 'flow': must be one of cavity",
         ),
         (lambda: st.drawn_times(P, 0), "seeds = 0"),
         (

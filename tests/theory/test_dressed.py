@@ -8,20 +8,16 @@ import itertools
 import random
 
 import mpmath
-import numpy as np
 import pytest
 import sympy as sp
-import torch
 from later import Later
 
-from theory.state_tracking import Parameters, dynamics
+from theory.state_tracking import Parameters
 from theory.state_tracking.model.definitions import pi
 from theory.state_tracking.model.mean_field import participation
-from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta, g, z_k, zeta
+from theory.state_tracking.model.symbols import N, R, S, d_g, g, z_k, zeta
 from theory.state_tracking.model.symbols import m as margin
 from theory.state_tracking.single_students import dressed
-from theory.state_tracking.single_students.dressed import Dressed
-from theory.state_tracking.single_students.realisation import Start
 
 EQUATIONS = Later(dressed.equations)
 TINY = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3)]  # (actions, length)
@@ -270,131 +266,3 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
             assert (
                 abs(mpmath.diff(loss, tuple(row), order) - form) < mpmath.mpf(10) ** -18
             )
-
-
-def start_of(p: Parameters, seeds: int, **values: float) -> Start:
-    """A start away from all symmetric points."""
-    rng = np.random.default_rng(5)
-    found = Start.drawn(p, seeds, rng)
-    R_, S_ = rng.uniform(0.5, 2, seeds), rng.uniform(-0.2, 0.4, seeds)
-    return Start(
-        found.W_Q,
-        found.W_K,
-        R_,
-        S_,
-        rng.normal(size=seeds) / 2,
-        rng.uniform(0.1, 0.4, seeds),
-        rng.uniform(0.1, 0.4, seeds),
-    )
-
-
-def rotary_attention(
-    p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor
-) -> torch.Tensor:
-    """Attention (B, L, L) of query places L+1.. on key places 1..L, each vector turned
-    by its place as complex numbers.
-    """
-    query, key = (torch.view_as_complex(w.reshape(len(w), -1, 2)) for w in (W_Q, W_K))
-    omega, place = (
-        torch.tensor(p.frequencies),
-        torch.arange(1, 2 * p.L + 1, dtype=torch.float64),
-    )
-    turn = torch.exp(1j * place[:, None] * omega)
-    q, k = query[:, None] * turn[p.L :], key[:, None] * turn[: p.L]
-    return torch.softmax(
-        (q[:, :, None] * k[:, None].conj()).real.sum(3) / p.d_h**0.5, 2
-    )
-
-
-def dressed_loss(
-    p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
-    """Loss per seed and position and the softmax of the mean logits, from vectors of N
-    logits.
-    """
-    R_, S_, zeta_ = (torch.tensor(x)[:, None] for x in (start.R, start.S, start.zeta))
-    own, q = at.diagonal(dim1=1, dim2=2), 1 / p.d_g
-    right = (own + (1 - own) * q) * R_ + (1 - own) * (1 - q) * S_
-    z = torch.cat(
-        [
-            right[..., None],
-            ((zeta_ - right) / (p.N - 1))[..., None].expand(-1, -1, p.N - 1),
-        ],
-        2,
-    )
-    noise = V_[:, None] * ((1 - q) * (at**2).sum(2) + q)
-    prob = torch.softmax(z, 2)
-    cost = 1 - (prob**2).sum(2)
-    return torch.logsumexp(z, 2) - right + noise * cost / 2, prob
-
-
-SIZES = [
-    P,
-    P.replace(L=2, d_h=2),
-    P.replace(N=5, d_g=4, L=4, rope="2pi"),
-    P.replace(d_g=1),
-    P.replace(N=2),
-]
-
-
-@pytest.mark.parametrize("p", SIZES, ids=range(len(SIZES)))
-def test_rates_against_autograd(p):
-    """One step of every variable; keys and queries by autograd of the loss, with a
-    constant pull on attention.
-    """
-    start = start_of(p, 3)
-    pull = np.random.default_rng(2).normal(size=(3, p.L, p.L))
-    V_ = torch.tensor((start.variance_right + (p.N - 1) * start.variance_wrong) / p.N)
-    W_Q, W_K = (torch.tensor(w, requires_grad=True) for w in (start.W_Q, start.W_K))
-    at = rotary_attention(p, W_Q, W_K)
-    loss, prob = dressed_loss(p, at, start, V_)
-    d_q, d_k = torch.autograd.grad(
-        loss.mean(1).sum() + (torch.tensor(pull) * at).sum() / p.L, [W_Q, W_K]
-    )
-    at, prob = at.detach(), prob.detach()
-    own, wrong, q = at.diagonal(dim1=1, dim2=2), 1 - prob[..., 0], 1 / p.d_g
-    slow = p.eta / (p.d_g * p.N)
-    spread = (1 - q) * (at**2).sum(2) + q
-    expected = [
-        -p.eta * d_q,
-        -p.eta * d_k,
-        slow * (wrong * (own + (1 - own) * q)).mean(1),
-        slow * (wrong * (1 - own) * q).mean(1),
-        -2 * slow * (prob[..., 1] * (1 - prob[..., 1]) * spread).mean(1) * V_,
-    ]
-    system = Dressed(p, start, pull)
-    for mine, other in zip(system.rates(), expected, strict=True):
-        np.testing.assert_allclose(
-            mine, other, rtol=1e-10, atol=1e-13
-        )  # float64, some 1e3 operations
-    seen = system.observe()
-    np.testing.assert_allclose(
-        seen["loss"], loss.detach().mean(1), rtol=1e-12
-    )  # rounding
-    np.testing.assert_allclose(seen["A"], own.mean(1), rtol=1e-12)
-
-
-def test_rates_against_the_equations():
-    """R and S follow (15b, c) with the attention and g of every position, V its own
-    equation.
-    """
-    p, paper = P.replace(N=5, d_g=4), dynamics.flow().equations()
-    start = start_of(p, 3)
-    system = Dressed(p, start)
-    at = rotary_attention(p, torch.tensor(start.W_Q), torch.tensor(start.W_K))
-    V_ = torch.tensor(system.state[4])
-    left = 1 - dressed_loss(p, at, start, V_)[1][..., 0].numpy()
-    own = at.diagonal(dim1=1, dim2=2).numpy()
-    values = {A: own, g: left, eta: p.eta, N: p.N, d_g: p.d_g}
-    found = system.rates()
-    for k, name in ((2, "dR_dalpha"), (3, "dS_dalpha")):
-        rate = paper[name].evaluate(values).mean(1)
-        np.testing.assert_allclose(found[k] * p.d_g * p.N, rate, rtol=1e-13)  # rounding
-    spread = EQUATIONS["spread"].evaluate(
-        {participation: (at**2).sum(2).numpy(), d_g: p.d_g}
-    )
-    curvature = EQUATIONS["curvature"].evaluate(values)
-    rate = EQUATIONS["dV_dalpha"].evaluate(
-        p.values() | {"spread": spread, "curvature": curvature, dressed.V: V_.numpy()}
-    )
-    np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)

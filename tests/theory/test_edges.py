@@ -21,7 +21,8 @@ import pytest
 import xarray as xr
 from calls import EXAMPLES, INNER, SPECIAL, example, functions, homes, small
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import MOST_CALLS, Flow
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations.equation import STATUSES, Equation, table
 from theory.numbers import numeric
 from theory.symbols.algebra import (

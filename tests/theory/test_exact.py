@@ -10,7 +10,7 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters, exact, inversion
 from theory.state_tracking.model.symbols import (
     A_0,

@@ -19,9 +19,9 @@ from tests.firefox import Firefox
 from theory import Equation
 from theory import explorer as build
 from theory.call import sweep
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
+from theory.equations.charts import gridded
 from theory.explorer import curves, sliders
-from theory.explorer.curves import gridded
 from theory.models.registry import TABLE, find
 
 ROOT = Path(__file__).parents[2]
@@ -86,10 +86,12 @@ TABLED = {
 }
 
 # Pages that take half a minute; of statements, examples and other models all but one.
-LONG = "induction_heads.bursty"
-LONG += ("induction_heads", "linear_attention.separate")
-LONG += ()
-LONG += ("linear_attention.merged",)
+LONG = (
+    "induction_heads.bursty",
+    "induction_heads",
+    "linear_attention.separate",
+    "linear_attention.merged",
+)
 CASES = [
     pytest.param(
         model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG)
@@ -261,11 +263,6 @@ def one(name, theory, p):
         )
         found = theory.thresholds(q)
         yield "thresholds", "alpha_l", {"omega": 0.2}, float(found.alpha_l)
-    elif name == "positional_semantic.online":
-        at = {"omega": 0.8, "sigma": 0.5}
-        q = p.replace(**at, batch=None)
-        yield "growth", "growth_m", at, float(theory.growth_rates(q).growth_m)
-        yield "ends", "loss_semantic", at, theory.ends(q)["semantic"]["loss"]
     elif name.endswith("superposition"):
         at = {"d": 16, "N": 64}
         yield "recall", "recall_gaussian", at, theory.gaussian(p, **at)

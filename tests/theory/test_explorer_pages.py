@@ -14,7 +14,7 @@ from simulate.store import runs as store
 from tests.damage import damaged
 from theory import explore
 from theory import explorer as build
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import FULL_BATCH
 from theory.explorer import sliders
 from theory.models.registry import find

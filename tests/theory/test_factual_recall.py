@@ -24,7 +24,7 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, SUBJECT
 from theory.associative_memory.factual_recall.timescales import constants
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers.numeric import function
 
 EQ = Later(equations)

@@ -13,7 +13,8 @@ import warnings
 import pytest
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError, Stepped
+from theory.call.parameters import Stepped
+from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope, Limit, Scope
 from theory.models.registry import TABLE, find
 from theory.onset import main as onset
@@ -110,11 +111,11 @@ def test_a_proposal_is_within_all_limits():
     assert (
         Scope(*words, (first, second)).proposal(p) == "; try p.replace(eta=0.25, L=4)"
     )
-    small = Limit("N", "small", lambda p, runs: p.N < 10)
-    assert Scope(*words, (small,)).proposal(p) == "; try p.replace(N=8)"
-    small = Limit("N", "small", lambda p, runs: p.N * p.d_g < 100)
+    small = Limit("N", "small", lambda p, runs: p.N < 20)
+    assert Scope(*words, (small,)).proposal(p) == "; try p.replace(N=16)"
+    small = Limit("N", "small", lambda p, runs: p.N * p.d_g < 300)
     preset = Scope(*words, (small,)).proposal(p)
-    assert preset == "; try theory.state_tracking.Parameters.rewards()"
+    assert preset == "; try theory.state_tracking.Parameters.demo()"
     assert (
         Scope(*words, (first, Limit("L", "0", lambda p, runs: False))).proposal(p) == ""
     )

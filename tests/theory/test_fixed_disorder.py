@@ -7,24 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.integrate
-import sympy as sp
 from later import Later
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.model.task import Sequences
-from theory.state_tracking.single_students import (
-    accuracy_kernels,
-    fixed_disorder,
-    per_seed,
-)
-from theory.state_tracking.single_students.dressed import accuracies
+from theory.state_tracking.single_students import fixed_disorder, per_seed
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
-from theory.state_tracking.single_students.integrate import Strides, members
+from theory.state_tracking.single_students.integrate import members
 from theory.state_tracking.single_students.realisation import Realisation, Start
-from theory.symbols.special import gauss_hermite
 
 P = Parameters(
     N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8
@@ -220,79 +212,90 @@ def test_the_array_code_evaluates_the_equations():
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_accuracy_is_the_integral():
-    """Of the Equation, by adaptive quadrature, on new sequences: weights of an infinite
-    training set.
-    """
+def observed_twice(monkeypatch, p: Parameters, inputs: int) -> tuple[dict, dict]:
+    """What three students show on all words, and on some of them."""
+    start = Start.drawn(p, 3, np.random.default_rng(3))
+    start.W_Q[:], start.W_K[:] = 2 * start.W_Q, 2 * start.W_K
+    given = Realisation.drawn(p, start, np.random.default_rng(1))
+    given = replace(given, M=given.M + 0.6 * given.one_hot().transpose(0, 2, 3, 1))
+    seen = []
+    for number in (10**6, inputs):
+        monkeypatch.setattr(fixed_disorder, "INPUTS", number)
+        seen.append(FixedDisorder(p, start, given).observe())
+    return seen[0], seen[1]
+
+
+def test_accuracies_on_all_words():
+    """Next token and rollout over all words and first states, by a loop."""
     start, given = begin(P, 9)
-    start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
     system = FixedDisorder(P, start, given)
-    at, own, T = system.attention.parts(*system.state[:2])
-    mean, C = (
-        system.state[2].mean(2),
-        [np.cov(M.T, bias=True) for M in system.state[2][0]],
-    )
-    found = accuracy_kernels.accuracies(
-        at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)
-    ).mean((1, 2))
-    y, ahead, r = (
-        given.one_hot()[0].transpose(1, 2, 0),
-        EQUATIONS["lead"],
-        fixed_disorder.r,
-    )
-    leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
-    form = (
-        EQUATIONS["group_accuracy"]
-        .rhs.function.subs(fixed_disorder.N, P.N)
-        .doit()
-        .xreplace(leads)
-    )
-    M = system.state[2][0]
-    for i in (0, P.L - 1):
-        first = []
-        for s, a in np.ndindex(P.N, P.d_g):
-            z = own[0, i] * M[s, a] + (1 - own[0, i]) * mean[0, s]
-            at_group = place(s=s, i=i, a=a) | {"N": P.N}
-            symbols = {
-                x: at_group[x.name] for x in form.free_symbols if x.name in at_group
-            }
-            known = form.subs(symbols).doit()
-            values = {}
-            for x in known.atoms(sp.Indexed):
-                where = tuple(int(k) - 1 for k in x.indices)
-                array = {"z_group": z, "C": np.array(C), "T": T[0], "M_star": y}[
-                    str(x.base)
-                ]
-                here = {"z_group": where[-1:], "T": where[1:2]}.get(str(x.base), where)
-                values[x] = array[here]
-            integrand = sp.lambdify(fixed_disorder.xi, known.xreplace(values), "scipy")
-            first.append(scipy.integrate.quad(integrand, -12, 12)[0])
-        # Where a state has next to no noise, the product is a step, which nodes resolve
-        # slowly.
-        assert found[i] == pytest.approx(np.mean(first), abs=1e-3)
-    assert at.shape == (1, P.L, P.L)
+    at = system.attention.parts(*system.state[:2])[0][0]
+    M, teachers = system.state[2][0], given.teachers[0]
+    steps, ends = [], []
+    for word in itertools.product(range(P.d_g), repeat=P.L):
+        for first in range(P.N):
+            ours = theirs = first
+            for i in range(P.L):
+                guess = (at[i] @ M[theirs][list(word)]).argmax()
+                ours = (at[i] @ M[ours][list(word)]).argmax()
+                theirs = teachers[word[i], theirs]
+                steps.append(guess == theirs)
+            ends.append(ours == theirs)
+    found = system.observe()
+    assert found["accuracy"] == pytest.approx(np.mean(steps), abs=1e-12)
+    assert found["rollout_accuracy"] == pytest.approx(np.mean(ends), abs=1e-12)
+    assert found["accuracy_se"] == found["rollout_accuracy_se"] == 0
+    assert 0.1 < found["rollout_accuracy"] < 0.9
 
 
-def test_five_nodes_are_enough(monkeypatch):
-    """Accuracies along a run of the demo's sizes, against eight times as many."""
-    p = Parameters.demo()
-    start = Start.drawn(p, 1, np.random.default_rng(0))
-    system = FixedDisorder(
-        p, start, Realisation.drawn(p, start, np.random.default_rng(1))
+@pytest.mark.parametrize("name", ["accuracy", "rollout_accuracy"])
+def test_sampled_words_have_their_standard_error(monkeypatch, name):
+    """Within four of it of what all words give; each student has words of its own, and
+    its error is that of so many independent words.
+    """
+    p = P.replace(N=4, L=5, d_g=4, n_train=400)
+    exact, found = observed_twice(monkeypatch, p, 1000)
+    error = found[name + "_se"]
+    assert (exact[name + "_se"] == 0).all() and (error > 0.003).all()
+    assert (np.abs(found[name] - exact[name]) <= 4 * error).all()
+    if name == "rollout_accuracy":
+        share = found[name]
+        np.testing.assert_allclose(error, np.sqrt(share * (1 - share) / 1000))
+    for size in (250, 4000):
+        _, other = observed_twice(monkeypatch, p, size)
+        np.testing.assert_allclose(
+            other[name + "_se"] / error, (1000 / size) ** 0.5, rtol=0.15
+        )
+
+
+def test_words_are_a_seeds_own():
+    """The same alone and in company, another seed's are others; a drawn student's
+    follow its number.
+    """
+    p = P.replace(N=5, L=8, d_g=4)
+    assert not fixed_disorder.lists_all_words(p)
+    starts = [Start.of_seeds(p, seeds) for seeds in ([3, 4], [4])]
+    both, alone = (
+        FixedDisorder(p, start, Realisation.of_seeds(p, seeds)).words
+        for start, seeds in zip(starts, ([3, 4], [4]), strict=True)
     )
-    path = Strides(system)
-    for epoch in range(0, 2101, 300):
-        while path.epoch + path.length < epoch:
-            path.advance()
-        system.state = path.at(epoch)
-        few = system.observe()
-        with monkeypatch.context() as patch:
-            patch.setattr(fixed_disorder, "NOISE", 41)
-            many = system.observe()
-        few, many = (accuracies(p, found["steps"]) for found in (few, many))
-        for name, found in few.items():
-            assert found == pytest.approx(many[name], abs=1e-3)
-    assert few["accuracy"][0] > 0.3
+    np.testing.assert_array_equal(both[1].actions, alone[0].actions)
+    assert (both[0].actions != both[1].actions).any()
+    assert len(alone[0].actions) == fixed_disorder.INPUTS
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_diverged_weights_have_no_accuracy(value):
+    """Of the student that has diverged; others keep theirs."""
+    start = Start.drawn(P, 2, np.random.default_rng(0))
+    given = Realisation.drawn(P, start, np.random.default_rng(1))
+    system = FixedDisorder(P, start, given)
+    before = system.observe()
+    system.state[2][0, 1, 0, 2] = value
+    with np.errstate(all="ignore"):
+        after = system.observe()
+    for name in ("accuracy", "rollout_accuracy"):
+        assert np.isnan(after[name][0]) and after[name][1] == before[name][1]
 
 
 def test_pairs_of_an_infinite_training_set():

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.equations.equation import STATUSES
 from theory.models import registry
 from theory.runtime import output
@@ -277,10 +278,10 @@ def test_what_a_model_lacks_names_those_that_have_it():
     with pytest.raises(ParameterError, match=others):
         registry.require_command(tracking, "thresholds")
     registry.require_command(attention, "thresholds")
-    others = "^simulate.costs: not for positional_semantic, but for state_tracking$"
+    others = "^theory.late_time: not for positional_semantic, but for state_tracking$"
     with pytest.raises(ParameterError, match=others):
-        registry.optional_module(attention, "simulate", "costs")
-    assert hasattr(registry.optional_module(tracking, "simulate", "costs"), "ratios")
+        registry.optional_module(attention, "theory", "late_time")
+    assert registry.optional_module(tracking, "theory", "late_time")
 
 
 @pytest.mark.slow
@@ -346,7 +347,15 @@ def test_derivations_do_not_import_plumbing():
     """Modules with equations, and the engine below them, know nothing of commands,
     files or figures at import; how much memory there is they may ask.
     """
-    below = ("algebra", "equation", "flow", "numeric", "special", "sweep", "lowered")
+    below = (
+        "symbols/algebra",
+        "equations/equation",
+        "dynamics/flow",
+        "numbers/numeric",
+        "symbols/special",
+        "call/sweep",
+        "numbers/lowered",
+    )
     derived = [
         f for f in (ROOT / "theory").rglob("*.py") if "def equations()" in f.read_text()
     ]

@@ -6,13 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-import sympy as sp
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
-from theory.state_tracking import regular
+from theory.call.refusal import ParameterError
 from theory.state_tracking.model import groups, task
-from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta
 
 TRANSITIVE = [
     "Z_5",
@@ -104,41 +101,6 @@ def test_every_pair_of_teachers_by_its_own_overlap():
     assert len(np.unique(found.round(12))) == 4  # as many as numbers of common images
 
 
-@pytest.mark.parametrize(("name", "L"), [("Z_4", 4), ("S_3_regular", 3), ("Z_3", 5)])
-def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
-    """Loss and gradients of all entries against a student on every input; mean logits
-    are off.
-    """
-    p, right, wrong = parameters(name, L=L, d_h=4), 2.3, -0.4
-    teachers = task.teacher_matrices(groups.table(name))
-    loss, slope = student_on_everything(p, np.where(teachers == 1, right, wrong))
-    numbers = {N: p.N, d_g: p.d_g, A: 1 / L, R: right, S: wrong, eta: p.eta}
-    assert float(regular.loss(L).subs(numbers)) == pytest.approx(loss, abs=1e-12)
-    margin = (right - wrong) / L
-    assert abs(np.log(1 + (p.N - 1) * np.exp(-margin)) - loss) > 0.02
-    rates = {
-        q: float(rate.subs(numbers))
-        for q, rate in regular.flow(L, p.N).expanded.items()
-        if q != A
-    }
-    step = -p.eta * slope * p.d_g * p.N  # per unit of alpha
-    assert np.allclose(step[teachers == 1], rates[R], rtol=0, atol=1e-12)
-    assert np.allclose(step[teachers == 0], rates[S], rtol=0, atol=1e-12)
-
-
-def test_mean_over_other_actions_at_ten():
-    """Z_5 at A = 0.2, R - S = 5, L = 10: the mean over drawn actions, and mean logits
-    beside it.
-    """
-    value = sp.lambdify((N, A, R, S), regular.loss(10))(5, 0.2, 5.0, 0.0)
-    rng = np.random.default_rng(0)
-    others = rng.multinomial(9, [0.2] * 5, size=200_000) * 5 * 0.8 / 9
-    others[:, 0] += 5 * 0.2
-    drawn = np.log(np.exp(others).sum(1)) - others[:, 0]
-    assert abs(value - drawn.mean()) < 4 * drawn.std() / len(drawn) ** 0.5
-    assert value - np.log(1 + 4 * np.exp(-1.0)) == pytest.approx(0.1385, abs=1e-3)
-
-
 def test_attention_of_a_group_emerges_as_its_flow_says():
     """The exact solution takes the mean overlap of the group."""
     p = parameters("A_4_regular", L=6, d_h=16, rope="plain")
@@ -174,12 +136,6 @@ def test_theories_of_other_teachers_are_refused():
     for ask, message in (
         (lambda: st.flow().solve(p, alpha=1), "must be iid as the flow's teachers"),
         (lambda: st.flow("group").solve(st.Parameters(), alpha=1), "must be a group"),
-        (
-            lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1),
-            "a group acting on itself",
-        ),
-        (lambda: regular.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
-        (lambda: regular.flow(21, 5), "L = 21: must be"),
         (
             lambda: st.predict(p, seeds=1, alpha=1, level="cavity"),
             r"iid or distinct \(or level fixed_disorder\)",

@@ -13,7 +13,7 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import dynamics, emergence, network, structure
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running, scores

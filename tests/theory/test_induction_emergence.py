@@ -11,7 +11,7 @@ import pytest
 
 from theory import induction_heads as ih
 from theory import onset as command
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import emergence
 from theory.induction_heads.onset import FLOW, SLOW, curves, onset
 

@@ -11,7 +11,7 @@ import sympy as sp
 from later import Later
 
 from theory import induction_heads as ih
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters, drop, dynamics, emergence, expansions
 from theory.induction_heads.symbols import (
     E,

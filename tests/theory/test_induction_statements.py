@@ -12,7 +12,7 @@ import sympy as sp
 from later import Later
 
 from theory import induction_heads as ih
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters, dynamics, emergence, structure
 from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, r, s
 

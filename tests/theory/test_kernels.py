@@ -1,17 +1,20 @@
 """Functions of the machine code of per-seed theory against the libraries'."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
 from theory.state_tracking import Parameters
-from theory.state_tracking.single_students import (
+from theory.state_tracking.model.task import visited
+from theory.state_tracking.single_students.cavity import _between as between
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.kernels import (
     accuracy_kernels,
     fixed_disorder_kernels,
 )
-from theory.state_tracking.single_students.cavity import _between as between
-from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.realisation import Realisation, Start
 from theory.symbols.special import gauss_hermite, gauss_legendre
 
@@ -90,24 +93,6 @@ def test_accuracies_by_nodes_and_by_cells():
     assert np.isnan(accuracy(limit, 64, np.inf))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_diverged_entries_have_no_accuracy(value):
-    """Neither where a correct nor where a wrong logit has diverged; other states keep
-    theirs.
-    """
-    rng = np.random.default_rng(0)
-    at, M = np.array([[1.0, 0], [0.2, 0.8]]), rng.normal(size=(3, 2, 3))
-    target, nodes = rng.integers(3, size=(3, 2)), gauss_hermite(5)
-    exact = accuracy_kernels.accuracies(at, M, target, *nodes)
-    for r in range(3):
-        wrong = M.copy()
-        wrong[1, 0, r] = value
-        found = accuracy_kernels.accuracies(at, wrong, target, *nodes)
-        assert np.isnan(found[:, 1]).all()
-        np.testing.assert_array_equal(found[:, ::2], exact[:, ::2])
-    assert np.isnan(accuracy_kernels.accuracies(at * np.nan, M, target, *nodes)).all()
-
-
 def test_averages_under_the_softmax():
     """Against a softmax of the library; logits that only diverging descent has give
     NaN.
@@ -167,51 +152,47 @@ def test_sums_over_counted_pairs(size):
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-def test_accuracies_against_the_library():
-    """Every node of every group, where the kernel leaves out groups and nodes that are
-    certain: at all sizes of logits, noise and lead, and where noise is of other logits
-    alone. To 5e-14 for each of the N normal probabilities, and 1e-13 for what does not
-    count.
+def answered(
+    at: np.ndarray, M: np.ndarray, words: np.ndarray, states: np.ndarray
+) -> tuple[list[float], list[float]]:
+    """Share of right steps of each word, and whether its rollout ends rightly."""
+    right, ends = [], []
+    for word, path in zip(words, states, strict=True):
+        guess = [(row @ M[s][word]).argmax() for row, s in zip(at, path, strict=False)]
+        right.append(np.mean(guess == path[1:]))
+        rolled = path[0]
+        for row in at:
+            rolled = (row @ M[rolled][word]).argmax()
+        ends.append(float(rolled == path[-1]))
+    return right, ends
+
+
+def test_answers_on_words():
+    """Against the library's largest logits, where all actions count and where the right
+    one decides alone, with weights that know the teachers a little and well.
     """
-    rng, (nodes, weight) = np.random.default_rng(0), gauss_hermite(5)
-    N, d, L = 8, 3, 4
-    cases = []
-    for sharp in (0, 2, 5):
-        at = softmax(sharp * np.eye(L) + 0.3 * rng.normal(size=(L, L)), 1)
-        for lead in np.linspace(0, 12, 25):
-            M, target = rng.normal(size=(N, d, N)), rng.integers(N, size=(N, d))
-            np.put_along_axis(M, target[..., None], lead, 2)
-            cases += [(at, size * M, target) for size in (0.01, 1, 30)]
-    for behind in np.linspace(0, 9, 25):
-        M = np.zeros((N, d, N))
-        M[:, :, 1] = (
-            rng.choice([-1, 1], N)[:, None] * np.array([1, -1, 0]) + behind * 0.35
-        )
-        M[:, :, 2:] = -50
-        cases.append((np.full((L, L), 1 / L), M, np.zeros((N, d), int)))
-    found = []
-    for at, M, target in cases:
-        own = np.diag(at)[:, None, None, None]
-        rest = np.array([(np.delete(row, i) ** 2).sum() for i, row in enumerate(at)])
-        z = own * M + (1 - own) * M.mean(
-            1, keepdims=True
-        )  # step, state, action, next state
-        noise = np.sqrt(rest[:, None, None, None] * M.var(1, keepdims=True)) + 1e-9
-        noise, y = (
-            np.broadcast_to(noise, z.shape),
-            np.broadcast_to(target[..., None], z.shape)[..., :1],
-        )
-        right, own_noise = (np.take_along_axis(x, y, 3) for x in (z, noise))
-        chance = ndtr(
-            (right[..., None] + own_noise[..., None] * nodes - z[..., None])
-            / noise[..., None]
-        )
-        np.put_along_axis(chance, y[..., None], 1.0, 3)
-        found.append(chance.prod(3) @ weight)
-        accuracy = accuracy_kernels.accuracies(at, M, target, nodes, weight)
-        np.testing.assert_allclose(accuracy, found[-1], rtol=0, atol=N * 5e-14 + 1e-13)
-    # Where bounds decide, at both ends: between what they leave out and a thousand
-    # times that.
-    found = np.concatenate([x.ravel() for x in found])
-    for chance in (found, 1 - found):
-        assert ((chance > 1e-12) & (chance < 1e-9)).sum() >= 5
+    rng = np.random.default_rng(0)
+    N, d, L, n = 7, 3, 4, 300
+    teachers = np.array([rng.permutation(N) for _ in range(d)])
+    words = rng.integers(d, size=(n, L))
+    states = visited(teachers, words, rng.integers(N, size=n))
+    known, means = np.eye(N)[teachers.T], []
+    for sharp, learned in itertools.product((0, 2, 9), (0.5, 2, 6)):
+        at = softmax(sharp * np.eye(L) + rng.normal(size=(L, L)), 1)
+        M = learned * known + rng.normal(size=known.shape)
+        found = accuracy_kernels.answers(at, M, words, states)
+        right, ends = answered(at, M, words, states)
+        np.testing.assert_allclose(found[0], right, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(found[1], ends)
+        means.append(found[1].mean())
+    assert min(means) < 0.3 and max(means) == 1
+
+
+def test_what_decides_alone():
+    """The largest entry of each state and action, its lead, and the widest row."""
+    M = np.random.default_rng(1).normal(size=(5, 3, 5))
+    top, lead, apart = accuracy_kernels._first_guesses(M)
+    rows = np.sort(M, 2)
+    np.testing.assert_array_equal(top, M.argmax(2))
+    np.testing.assert_allclose(lead, rows[..., -1] - rows[..., -2], rtol=1e-14)
+    np.testing.assert_allclose(apart, np.ptp(M, 2).max(1), rtol=1e-14)

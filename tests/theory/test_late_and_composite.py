@@ -12,7 +12,7 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.numbers.numeric import wright_omega
 from theory.state_tracking import Parameters, composite, exact, inversion, late_time

@@ -11,7 +11,7 @@ import torch
 from spelled import Spelled, generated
 from test_fixed_disorder import P, begin
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import lowered as lowered_module
 from theory.numbers.lowered import Lowered, NotLowered, number
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder

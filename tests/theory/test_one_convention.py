@@ -13,7 +13,7 @@ import xarray as xr
 
 import theory
 from tests.theory.test_swept_numbers import SMALL
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import TABLE
 
 NAMES = ("emergence_times", "thresholds", "predict", "flow", "onset")
@@ -85,7 +85,7 @@ def test_length_of_a_run(name):
     time = "alpha" if name == "state_tracking" else "t"
     for question in {"onset", "predict"} & there.keys():
         own = (
-            {"seeds": 1, "level": "dressed"}
+            {"seeds": 1, "level": "cavity"}
             if (question, time) == ("predict", "alpha")
             else {}
         )

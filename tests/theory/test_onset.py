@@ -13,11 +13,11 @@ import xarray as xr
 from theory import induction_heads
 from theory import onset as command
 from theory.associative_memory import factual_recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope
-from theory.state_tracking import Parameters, emergence_times, flow
+from theory.dynamics.onset import tabulated
+from theory.state_tracking import Parameters, emergence_times, flow, predict
 from theory.state_tracking.onset import onset
-from theory.state_tracking.single_students import predict
 
 TABLE_1 = Parameters()
 
@@ -170,7 +170,7 @@ def test_few_steps_are_refused(capsys):
     ):
         emergence_times(p, eta=[low, high])
     assert predict(
-        p.replace(eta=high, epochs=20), seeds=1, level="dressed"
+        p.replace(eta=high, epochs=20), seeds=1, level="cavity"
     ).A.size  # takes steps
     for rate, few in (("1", False), ("30", True)):
         assert command.main(["induction_heads", "--set", f"eta={rate}"]) == 0
@@ -221,7 +221,7 @@ def figure_of(curves):
         "t_b": (np.nan, "never", "t"),
         "height": (2.0, "of both"),
     }
-    result = command.tabulated(rows, lambda: curves, list, absent={"t_b": "never"})
+    result = tabulated(rows, lambda: curves, list, absent={"t_b": "never"})
     assert result.times == {"t_a": "t", "t_b": "t"} and result.numbers["height"] == 2
     assert result.labels == {"t_a": "first", "t_b": "never", "height": "of both"}
     return result.draw().axes

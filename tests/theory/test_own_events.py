@@ -7,7 +7,7 @@ import pytest
 import sympy as sp
 from test_own_flows import DECAY, PI, PLAIN, crossing, k, own, t, x, y
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.symbols.notation import symbol
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.explorer import script
 from theory.statement.overlaps import Overlaps

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.symbols.notation import symbol

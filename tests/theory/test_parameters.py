@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")
@@ -30,7 +31,6 @@ COUNTS = {
     "n_test": 1,
     "epochs": 1,
     "eval_every": 1,
-    "rollouts": 2,
 }
 REALS = {
     "eta": "> 0",
@@ -81,9 +81,6 @@ REFUSED = [
     ("unit", "batch", "one of epoch, step"),
     ("rope", "3pi", "one of 2pi, plain, linear"),
     ("permutations", "none", "one of iid, distinct"),
-    ("group", 1, ">= 2"),
-    ("normalised", 1, "true or false"),
-    ("pretrain", 1.0, ">= 0 and < 1"),
     ("fix_embedding", 1, "true or false"),
     ("fix_embedding", "yes", "true or false"),
 ]
@@ -450,3 +447,10 @@ def test_values_are_defined_by_quantities():
             def values(self):
                 """Numbers by symbol name."""
                 return {"N": 2}
+
+
+def test_fields_of_earlier_versions_are_read_where_they_said_nothing():
+    for name, value in Parameters.FORMER.items():
+        assert name not in Parameters.filled({name: value, "N": 5})
+        with pytest.raises(ParameterError, match=f"{name} = .*version 0.1.0"):
+            Parameters.filled({name: "another"})

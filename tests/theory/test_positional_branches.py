@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from theory import onset as onset_command
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import Parameters, State, fixed_point, general, solve
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.errors import test_error as error_of

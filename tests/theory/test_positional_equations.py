@@ -316,7 +316,7 @@ def test_error_normalisations():
     """half, full and per entry are told apart by name; for two tokens the last equals
     the first.
     """
-    from theory.call.parameters import ParameterError
+    from theory.call.refusal import ParameterError
     from theory.positional_semantic import State
 
     state = State(0.1, 0.0, 12.0, 0.15)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import (
     Parameters,
     State,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import Parameters, prox, solve
 from theory.positional_semantic import general as g
 

@@ -14,7 +14,7 @@ from scipy.special import digamma
 
 from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import descent, law, recent
 from theory.induction_heads.all_weights.plateau import FIVE

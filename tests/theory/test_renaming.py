@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from theory import latex
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import printing
 from theory.equations.equation import Equation
 from theory.equations.renaming import Renaming, _named

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory import state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
 from theory.state_tracking import rollout as written
 from theory.state_tracking.model.mean_field import participation

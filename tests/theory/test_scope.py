@@ -14,22 +14,17 @@ from test_swept_numbers import CASES, of, small
 from theory import onset
 from theory import state_tracking as st
 from theory.call import scope
-from theory.call.parameters import ParameterError
-from theory.dynamics import prediction
+from theory.call.refusal import ParameterError
 from theory.models.registry import MODELS, TABLE, find
 from theory.state_tracking import quadrature
+from verify.compare import same_students
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
 # Teachers, a start or an optimiser of one's own: no field says so.
 SEEN_IN_RUNS = {"permutations", "pretrain", "batch_size"}
 BROKEN = {  # where single values do not break it
-    "such that bigrams are not learnt before half of the first layer is on the previous token": {
-        "m": 4,
-        "k": 10,
-        "D": 69,
-        "U": 172,
-        "rho": 0.113,
-    },
+    "such that bigrams are not learnt before half of the first layer is on the"
+    " previous token": {"m": 4, "k": 10, "D": 69, "U": 172, "rho": 0.113},
     "so large that unigrams take at most half the time of bigrams": {
         "m": 7,
         "k": 40,
@@ -251,9 +246,9 @@ def test_what_is_compared_is_of_the_same_students():
     pass.
     """
     p, curve, runs = curve_and_runs()
-    prediction.check_curve(curve, runs)
-    prediction.check_curve(curve.drop_attrs(), runs)
-    prediction.check_curve(curve.mean("seed"), runs.drop_attrs())
+    same_students.check_curve(curve, runs)
+    same_students.check_curve(curve.drop_attrs(), runs)
+    same_students.check_curve(curve.mean("seed"), runs.drop_attrs())
     adam = p.replace(optimizer="adam").as_json()
     own = '{"given_permutations": [[0]]}'
     for ours, theirs, words in [
@@ -284,6 +279,6 @@ def test_what_is_compared_is_of_the_same_students():
         (curve, runs.A, "runs: must be a Dataset, got DataArray"),
     ]:
         with pytest.raises(ParameterError, match=words):
-            prediction.check_curve(ours, theirs)
+            same_students.check_curve(ours, theirs)
     with scope.allow_beyond(), pytest.warns(scope.BeyondScope):
-        prediction.check_curve(curve, runs.assign_attrs(configuration=own))
+        same_students.check_curve(curve, runs.assign_attrs(configuration=own))

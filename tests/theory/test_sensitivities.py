@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory import Flow, onset
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import sensitivities
 from theory.dynamics.dependence import Dependence
 from theory.dynamics.sensitivities import Fall, Variations, elasticities

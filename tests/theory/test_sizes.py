@@ -16,11 +16,11 @@ import pytest
 import sympy as sp
 from test_generic import MODELS, fraction, wrong
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics import flow as flow_module
+from theory.dynamics.onset import Onset
 from theory.equations.equation import Equation
 from theory.numbers import numeric
-from theory.onset import Onset
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.quadrature import emergence_time
 

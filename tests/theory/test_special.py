@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.symbols import special
 

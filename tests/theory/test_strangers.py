@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from theory import __main__ as listing
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import plugins, registry
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from theory.associative_memory.superposition import (
     marginal_cdf,
     sphere_recall,
 )
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 EQ = Later(superposition.equations)
 

@@ -12,7 +12,7 @@ import sympy as sp
 import xarray as xr
 
 from theory.associative_memory import factual_recall
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import OWN, find
 from theory.positional_semantic import State
 
@@ -49,8 +49,8 @@ CASES = {
         "quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
         "initial_variance": ({}, "d_h", [8, 16]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
-        "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
-        "drawn_times": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
+        "predict": ({"seeds": 2, "level": "cavity"}, "L", [2, 5]),
+        "drawn_times": ({"seeds": 2, "level": "cavity"}, "L", [2, 5]),
         "onset": ({}, "N", [6, 9]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),

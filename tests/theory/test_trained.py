@@ -10,9 +10,8 @@ import torch
 
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
-from theory.call.parameters import ParameterError
-from theory.state_tracking import Parameters
-from theory.state_tracking.single_students import predict
+from theory.call.refusal import ParameterError
+from theory.state_tracking import Parameters, predict
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.integrate import solve
 from theory.state_tracking.single_students.optimised_disorder import Trained, system

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from theory import onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import cli, output
 
 matplotlib.use("Agg")

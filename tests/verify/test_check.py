@@ -234,12 +234,8 @@ def test_few_samples_are_judged_by_student_t():
     )  # isf of atan tail 1/2 - atan(6)/pi, by hand
     assert check.normal_z(6.0, 1000) > 5.5
     assert np.isnan(check.normal_z(6.0, 1))
-    for n in (
-        2,
-        4,
-        8,
-        20,
-    ):  # as unlikely as the normal z: the tolerance means the same for any number of seeds
+    # As unlikely as the normal z: the tolerance means the same for any number of seeds.
+    for n in (2, 4, 8, 20):
         assert check.normal_z(scipy.stats.t.isf(3e-5, n - 1), n) == pytest.approx(
             scipy.stats.norm.isf(3e-5), rel=1e-12
         )

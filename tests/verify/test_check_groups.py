@@ -218,7 +218,6 @@ def test_a_level_that_theory_never_reaches(monkeypatch, there):
     flat = runs[["A", "rollout_accuracy"]].copy(deep=True)
     flat["rollout_accuracy"][{"seed": slice(there, None)}] = 0.1
     monkeypatch.setattr(tracking, "own_start", lambda p, runs: flat)
-    monkeypatch.setattr(tracking, "noisy", lambda p, runs: runs)
     found, _ = tracking.emergence(p, runs)
     missing = [c.within for c in found if "theory gets there" in c.name]
     assert missing == ([False] if there < 2 else [])

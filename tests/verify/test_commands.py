@@ -9,7 +9,7 @@ import pytest
 
 from simulate.state_tracking import train
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters
 from verify import gradients, timescales, trajectories
 from verify.checks.check import identity

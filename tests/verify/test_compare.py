@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import BeyondScope
 from theory.state_tracking import Parameters
 from verify import trajectories

@@ -94,14 +94,13 @@ def test_result_first_and_last(printed, four):
 
 
 def test_the_level_that_explains(four):
-    """S: off by tens of per cent where the training set is known by its size, not where
-    its counts are; the best level is right in all. Levels that do not describe the
-    students are left out.
+    """S: off by tens of per cent where the training set is known by its size alone; the
+    best level is right in all. Levels that do not describe the students are left out.
     """
     p, runs = four
     off = fidelity.climb(p, runs)
-    assert list(off) == list(fidelity.CLIMBED) and {*off} <= {*LEVELS}
-    assert abs(off["disorder_counts"]["S"]) < 0.05 < 0.2 < abs(off["cavity"]["S"])
+    assert list(off) == list(LEVELS)
+    assert abs(off["cavity"]["S"]) > 0.2
     assert max(map(abs, off[fidelity.BEST].values())) < 0.005
     with_batches = runs.assign_attrs(
         parameters=p.replace(batch_size=64, unit="step").as_json()

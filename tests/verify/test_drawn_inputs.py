@@ -23,7 +23,7 @@ import xarray as xr
 
 from simulate.associative_memory import factual_recall
 from simulate.store import runs
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.symbols.notation import symbol

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.onset import equations
 from verify.compare.emergence import Times, first_crossing

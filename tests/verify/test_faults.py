@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from simulate.training.pool import one_thread
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import MODELS
 from verify.checks.check import failed
 from verify.checks.report import groups_of

@@ -10,7 +10,7 @@ import xarray as xr
 
 from theory import Flow
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import plotting
 from verify import ensembles
 from verify import fit as command

@@ -21,7 +21,7 @@ from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
 from simulate.store import runs, storage
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.runtime import memory, sealed
 from verify import timescales, trajectories
@@ -262,7 +262,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
 NOBODY = """
 import os, sys
 from simulate import sweep, training
-from simulate import stack
+from simulate.training import stack
 from theory.runtime import cli
 from simulate.state_tracking import __main__ as single
 folder, which = sys.argv[1:]
@@ -271,7 +271,8 @@ def never(*args, **kwargs):
 training.train_stack = never
 os.setuid(65534)
 flags = ["--set=epochs=1", "--set=N=4", "--quiet", "--workers=1"]
-cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={folder}"]))
+command = sweep if which == "sweep" else single
+cli.run(lambda: command.main([*flags, f"--out={folder}"]))
 """
 
 

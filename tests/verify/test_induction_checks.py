@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simulate.induction_heads import Parameters
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import predict
 from theory.induction_heads.parameters import StandardParameters
 from theory.models.registry import find

@@ -12,7 +12,7 @@ from simulate.associative_memory.factual_recall import train
 from simulate.training.pool import one_thread
 from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall import Parameters
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from verify import gradients, laws, timescales, trajectories
 from verify.associative_memory import factual_recall as recall_timescales

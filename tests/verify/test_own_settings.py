@@ -2,7 +2,7 @@
 
 import pytest
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import find
 from verify.checks.check import Check
 from verify.checks.report import Request, reporting

@@ -13,7 +13,7 @@ import pytest
 import sympy as sp
 import xarray as xr
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.positional_semantic import Parameters, Thresholds, equations, general, prox
 from theory.positional_semantic.model import definitions

@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "theory" / "statement"))
 from random_starts import gated
 
 from simulate.statement import of as students
+from theory.models.stated import model as model_of
 from theory.statement import model
 from theory.statement.derivation import derivation_store
 from theory.statement.randomness import passage, random_starts
@@ -26,9 +27,7 @@ SEEDS = "16"
 def asked():
     """A statement at a saddle, and what a command asks for."""
     stated = gated(gates=1, N=4, steps=100)
-    return stated, Request(
-        model.model(stated), seeds=SEEDS, assignments=("sigma=0.02",)
-    )
+    return stated, Request(model_of(stated), seeds=SEEDS, assignments=("sigma=0.02",))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import scipy.stats
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify import ensembles
 from verify.compare.ranking import rank
 from verify.trajectories import compare

@@ -11,7 +11,7 @@ import sympy as sp
 import xarray as xr
 
 from theory import Flow, state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from verify.checks.check import failed
 from verify.compare.exponents import Rate
@@ -189,10 +189,22 @@ SEEDS = xr.DataArray([1.0, 2.0], dims="seed", coords={"seed": [0, 1]})
         ({"rounding": 0}, "rounding = 0"),
         ({"measured": lambda h: SEEDS[:1]}, "seeds must be two or more"),
         ({"measured": lambda h: SEEDS[: 1 + (h > 0.03)]}, "as many at every step"),
-        ({"measured": lambda h: xr.Dataset({"y": 1.0}), "theory": lambda h: xr.Dataset({"x": 1.0})}, "theory, measured: cannot align"),
-        ({"measured": lambda h: np.ones(round(1 / h))[: int(1 / h)], "theory": lambda h: np.ones(3)}, "theory, measured: "),
+        (
+            {
+                "measured": lambda h: xr.Dataset({"y": 1.0}),
+                "theory": lambda h: xr.Dataset({"x": 1.0}),
+            },
+            "theory, measured: cannot align",
+        ),
+        (
+            {
+                "measured": lambda h: np.ones(round(1 / h))[: int(1 / h)],
+                "theory": lambda h: np.ones(3),
+            },
+            "theory, measured: ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_one_line(changes, said):
     """What is wrong, and what to type."""
     given = {"theory": 1.0, "measured": power(1), "steps": STEPS[:3]} | changes

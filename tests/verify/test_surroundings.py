@@ -16,7 +16,7 @@ from papers import __main__ as papers
 from papers import claims, evidence
 from tests.damage import damaged, exchanged
 from theory import explorer, latex, onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 
 INTERRUPT = "raise KeyboardInterrupt"

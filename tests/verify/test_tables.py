@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify import trajectories
 from verify.checks import command
 from verify.compare import tables
@@ -219,14 +219,18 @@ READ = [  # file, columns, values of x (or of several students)
     ("t,seed 1,seed 2\n0,1,2\n1,3,4\n", "t=t,x=seed *", {1: [1, 3], 2: [2, 4]}),
     ("t,loss_2,loss_10\n0,1,2\n1,3,4\n", "t=t,x=loss_*/2", {2: [0.5, 1.5], 10: [1, 2]}),
     ("t,run-a,run-b\n1,3,4\n0,1,2\n", "t=t,x=run-*", {"a": [1, 3], "b": [2, 4]}),
-    ("who,t,x\nann,0,1\nbob,0,2\nann,1,3\nbob,1,4\n", "t=t,x=x,seed=who", dict(ann=[1, 3], bob=[2, 4])),
+    (
+        "who,t,x\nann,0,1\nbob,0,2\nann,1,3\nbob,1,4\n",
+        "t=t,x=x,seed=who",
+        dict(ann=[1, 3], bob=[2, 4]),
+    ),
     ("who,t,x\n1,0,1\n2,0,2\n1,1,3\n", "t=t,x=x,seed=who", {1: [1, 3], 2: [2, np.nan]}),
     ("\ufefft,x\r\n0,NA\r\n\r\n1,2\r\n", "t=t,x=x", [np.nan, 2]),
     ("t;x\n0;0.5\n1;null\n", "t=t,x=x", [0.5, np.nan]),
     ("t\tx\n0\t1\n1\t#N/A\n", "t=t,x=x", [1, np.nan]),
     ("t,x,loss,loss\n0,1,8,9\n1,2,8,9\n", "t=t,x=x", [1, 2]),
     (f"t,x,note\n0,1,{'a' * 1000}\n1,2,\n", "t=t,x=x", [1, 2]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("content", "columns", "values"), READ, ids=range(len(READ)))
@@ -247,29 +251,65 @@ def test_what_can_be_read_is_read_rightly(tmp_path, content, columns, values):
 
 
 REFUSED = [
-    ("step,loss,loss\n0,1,2\n1,2,3\n", "t=step,x=loss", "2 columns have the name 'loss'"),
-    ("t,x\n0,1,2\n1,2,3\n", "t=t,x=x", r"line 2 has 3 cells, the header has 2; .*row.names=FALSE"),
+    (
+        "step,loss,loss\n0,1,2\n1,2,3\n",
+        "t=step,x=loss",
+        "2 columns have the name 'loss'",
+    ),
+    (
+        "t,x\n0,1,2\n1,2,3\n",
+        "t=t,x=x",
+        r"line 2 has 3 cells, the header has 2; .*row.names=FALSE",
+    ),
     ("t,x\n0,1\n1\n", "t=t,x=x", "line 3 has 1 cells, the header has 2$"),
-    ('"t" "x"\n"1" 0 1\n"2" 1 2\n', "t=t,x=x", r"commas, semicolons or tabs; R's write.csv"),
-    ('"t"\t"x"\n"1"\t0\t1\n"2"\t1\t2\n', "t=t,x=x", "write.table puts names .*col.names=NA"),
+    (
+        '"t" "x"\n"1" 0 1\n"2" 1 2\n',
+        "t=t,x=x",
+        r"commas, semicolons or tabs; R's write.csv",
+    ),
+    (
+        '"t"\t"x"\n"1"\t0\t1\n"2"\t1\t2\n',
+        "t=t,x=x",
+        "write.table puts names .*col.names=NA",
+    ),
     ("t,x\n0,1,\n1,2,\n", "t=t,x=x", "line 2 has 3 cells"),
     ('t,x\n0,"1\n1,2\n', "t=t,x=x", "line 3: unexpected end of data"),
     ('t,x\n0,"1,234"\n', "t=t,x=x", "not a number: '1,234' in line 2"),
     ("t;x\n0;0,5\n", "t=t,x=x", "not a number: '0,5' in line 2"),
     ("t,x\n0,12%\n", "t=t,x=x", "not a number: '12%' in line 2"),
-    (f"t,x,note\n0,1,{'a' * 140_000}\n", "t=t,x=x", "line 2: field larger than field limit"),
+    (
+        f"t,x,note\n0,1,{'a' * 140_000}\n",
+        "t=t,x=x",
+        "line 2: field larger than field limit",
+    ),
     (b"", "t=t,x=x", "no column 't'; it has none"),
     ("t,x\n0,1\n".encode("utf-16"), "t=t,x=x", "must be a text file in UTF-8"),
     ("t,x\nNA,1\n1,2\n", "t=t,x=x", "t must be finite"),
-    ("t,loss_1,loss_2,loss_mean\n0,1,2,3\n", "t=t,x=loss_*", "it stands for 1, 2, mean"),
+    (
+        "t,loss_1,loss_2,loss_mean\n0,1,2,3\n",
+        "t=t,x=loss_*",
+        "it stands for 1, 2, mean",
+    ),
     ("t,a_1,b_2\n0,1,2\n", "t=t,x=a_*,y=b_*", "y: of other students"),
     ("t,a\n0,1\n", "t=t,x=b_*", "it stands for nothing"),
-    ("t,x,who\n0,1,ann\n0,2,\n", "t=t,x=x,seed=who", "must be finite, and each once|neither"),
-    ("who,t,x\n1,0,1\n2,1,2\n1,1,3\n", "t=t,x=x,seed=who", "a row at every t.*until it ends"),
+    (
+        "t,x,who\n0,1,ann\n0,2,\n",
+        "t=t,x=x,seed=who",
+        "must be finite, and each once|neither",
+    ),
+    (
+        "who,t,x\n1,0,1\n2,1,2\n1,1,3\n",
+        "t=t,x=x,seed=who",
+        "a row at every t.*until it ends",
+    ),
     ("t,x\n0,1\n", 't=t,x="x', "must be NAME=WORD"),
     ("0,0.5\n1,0.25\n", "t=0,x=0.5", "line 1 has no names of columns"),
-    ("t,s,x\n0,nan,1\n0,b,2\n", "t=t,seed=s,x=x", "a student has neither number nor name"),
-]  # fmt: skip
+    (
+        "t,s,x\n0,nan,1\n0,b,2\n",
+        "t=t,seed=s,x=x",
+        "a student has neither number nor name",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +406,8 @@ def test_arrays_of_numpy(tmp_path):
         tables.read(tmp_path / "d.npz", {"t": "x", "x": "x"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
         with pytest.raises(
-            ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"
+            ParameterError,
+            match=r"got .*; of a file verify\.compare\.tables\.read makes one",
         ):
             trajectories.compare(curves, unread)
     with pytest.raises(ParameterError, match="needs --columns"):
@@ -444,6 +485,13 @@ def test_summaries_beside_a_column_are_no_students(tmp_path):
     with pytest.raises(ParameterError, match="must be students only"):
         tables.read(file, {"t": "Step", "A": "r - loss*"})
     assert "seed" not in tables.read(file, {"t": "Step", "A": "* - loss"}).dims
+
+
+@pytest.mark.parametrize("word", ["std", "stderr", "ci", "average", "SEM", "upper_95"])
+def test_errors_beside_students_are_no_students(word, tmp_path):
+    path = written(tmp_path, f"t,x_1,x_2,x_1_{word}\n0,1,1,0\n1,2,2,0\n")
+    with pytest.raises(ParameterError, match="must be students only"):
+        tables.read(path, {"t": "t", "x": "x_*"})
 
 
 def test_calls_that_lack_something(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from verify import ensembles
 from verify.compare.emergence import first_crossing
 from verify.compare.times import emergence_times, exponents

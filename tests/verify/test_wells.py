@@ -7,7 +7,7 @@ import sympy as sp
 import torch
 import wells
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic import Parameters, prox, solve, state_evolution
 
 INFORMED = Parameters(omega=0.1, alpha=1.0, d=150, start="positional")

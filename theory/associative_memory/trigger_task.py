@@ -9,7 +9,8 @@ import sympy as sp
 
 from theory import Equations, array, function, symbol, table
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
-from theory.call.parameters import BaseParameters, ParameterError, Preset, parameter
+from theory.call.parameters import BaseParameters, Preset, parameter
+from theory.call.refusal import ParameterError
 from theory.dynamics.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flows", "sections"]

@@ -1,1 +1,1 @@
-"""values, parameters, arguments, sweep, scope."""
+"""A call of the theory: parameters, values, arguments, sweeps, and a theory's scope."""

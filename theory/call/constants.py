@@ -9,7 +9,7 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from theory.call.values import Allowed, ParameterError, number
+from theory.call.refusal import Allowed, ParameterError, number
 
 if TYPE_CHECKING:
     from theory.call.parameters import BaseParameters

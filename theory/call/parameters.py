@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from theory.call.constants import Constant, with_constants
-from theory.call.values import (
+from theory.call.refusal import (
     ANYTHING,
     MOST,
     Allowed,
     ParameterError,
-    Values,
     admitted,
     nearest,
     number,
     shown,
 )
+from theory.call.values import Values
 
 NOT_SHOWN = (
     "n_test",
@@ -125,12 +125,18 @@ class BaseParameters(metaclass=Named):
     """
 
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """By name of a quantity: those of the others, no fields, that it is computed from."""
+    """By name of a quantity: the others, no fields, that it is computed from."""
     CONSTANTS: ClassVar[Mapping[str, Constant]] = {}
-    """By name of a derived quantity that may be given: ``p.replace(NAME=1.0)``."""
+    """Derived quantities that may be given instead, as ``p.replace(NAME=1.0)``."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
-    """By name of a preset: the fields that it sets, best a `Preset`. ``Parameters.NAME()`` makes
-    it.
+    """By name of a preset: the fields that it sets, best a `Preset`.
+
+    ``Parameters.NAME()`` makes it.
+    """
+
+    FORMER: ClassVar[Mapping[str, Any]] = {}
+    """By name of a field of earlier versions: the value at which a stored run is one
+    that today's fields describe.
     """
 
     constants: ClassVar[Mapping[str, float]] = types.MappingProxyType({})
@@ -320,6 +326,8 @@ class BaseParameters(metaclass=Named):
     def _several(cls, name: str, raw: str) -> str:
         """Message that explains how to pass several values of a field."""
         room = cls.__module__.rpartition(".")[0]
+        while room.count(".") > 1 and not importlib.util.find_spec(f"{room}.onset"):
+            room = room.rpartition(".")[0]
         call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
         if room and importlib.util.find_spec(f"{room}.onset"):
             call = (
@@ -401,9 +409,23 @@ class BaseParameters(metaclass=Named):
 
     @classmethod
     def filled(cls, stored: typing.Mapping[str, Any]) -> dict[str, Any]:
-        """Stored fields with the defaults of those that were added later."""
+        """Stored fields of this version: those added later have their defaults, those
+        of earlier versions are left out.
+
+        Raises
+        ------
+        ParameterError
+            For a field of an earlier version that made another model of the run.
+        """
+        for name, value in cls.FORMER.items():
+            if stored.get(name, value) != value:
+                raise ParameterError(
+                    f"{name} = {stored[name]}: a field of version 0.1.0, which reads"
+                    " such runs (git checkout v0.1.0)"
+                )
         later = (f for f in dataclasses.fields(cls) if f.metadata.get("later"))
-        return {**{f.name: f.default for f in later}, **stored}
+        today = {k: v for k, v in stored.items() if k not in cls.FORMER}
+        return {**{f.name: f.default for f in later}, **today}
 
     def as_json(self, *, training_only: bool = False) -> str:
         """Canonical JSON text: equal parameters give equal text, that of `stored`."""

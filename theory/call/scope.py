@@ -24,7 +24,8 @@ import xarray as xr
 
 from theory.call import sweep
 from theory.call.arguments import kind_of, misfit, place
-from theory.call.parameters import BaseParameters, ParameterError, Stepped, shown
+from theory.call.parameters import BaseParameters, Stepped
+from theory.call.refusal import ParameterError, shown
 
 
 class BeyondScope(UserWarning):
@@ -301,7 +302,7 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             if theory_scope is not None:  # the function rejects an unknown level
                 checked = theory_scope.swept.intersection(p._fields())
                 swept = {k: v for k, v in named.items() if k in checked}
-                for q in sweep.Grid(p, swept).points if swept else (p,):
+                for q in sweep.spanned(p, swept).points if swept else (p,):
                     theory_scope.require(q, asked.get("runs"), asked.get("given"))
 
         @functools.wraps(function)

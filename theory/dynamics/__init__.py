@@ -1,3 +1,1 @@
-"""flow, solution, trajectory, bulk, certified, conserved, special_times, optimisers,
-clocks, prediction, catalogue.
-"""
+"""Flows and their solutions: events, conserved quantities, optimisers, predictions."""

@@ -13,7 +13,7 @@ import scipy.optimize.elementwise
 import sympy as sp
 from scipy.integrate import DOP853
 
-from theory.call import sweep
+from theory.call import grid
 from theory.dynamics.special_times import UNDEFINED, all_parts, fast, first_sign_changes
 from theory.dynamics.trajectory import SMALLEST, Trajectory, smallest, with_errors
 from theory.numbers import numeric
@@ -98,7 +98,7 @@ class Bulk:
 
     def _alone(self, point: int) -> Trajectory:
         numbers = {name: v[point].item() for name, v in self.numbers.items()}
-        with sweep.naming(self.labels[point]):
+        with grid.naming(self.labels[point]):
             return Trajectory(self.flow, numbers, self.end, self.rtol, self.atol[point])
 
     def _rates(self, y: np.ndarray, fixed: np.ndarray) -> np.ndarray:
@@ -305,7 +305,7 @@ class Bulk:
         for k in np.flatnonzero(alone).tolist():
             path = self.alone.get(k) or self._alone(k)
             values = dict(zip(symbols, known[:, k].tolist(), strict=True))
-            with sweep.naming(self.labels[k]):
+            with grid.naming(self.labels[k]):
                 found[k] = path.first_crossing(label, expr.subs(values))
         return self.end * found
 

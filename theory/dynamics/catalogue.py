@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn, TypeVar, cast
 
-from theory.call.values import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation, Equations
 

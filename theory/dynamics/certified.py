@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 
 from theory.call import sweep
-from theory.call.parameters import Allowed, ParameterError, number, shown
+from theory.call.refusal import Allowed, ParameterError, number, shown
 from theory.call.scope import allow_beyond
 from theory.dynamics import solution
 from theory.numbers.balls import Balls, Interval, ball, fraction, library

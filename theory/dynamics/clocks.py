@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 from theory.equations.equation import Equation
 from theory.symbols.algebra import proved, vanishes, written_as

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +18,13 @@ from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
 from theory.call import sweep
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.solution import parameter_names
 from theory.equations.equation import Equation
 from theory.numbers import numeric
 from theory.symbols import notation
 from theory.symbols.algebra import slope, vanishes
+from theory.symbols.fractions import vanishing_sum
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
@@ -62,7 +62,7 @@ def conserved(flow: Flow) -> list[Equation]:
 
     The null space of the terms' rates at random points selects the terms of each
     combination. Their coefficients then follow from the symbolic rates, and every
-    result is proved by `theory.symbols.algebra.vanishes`.
+    result is proved by `theory.symbols.fractions.vanishing_sum`.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     ]
     rates = [r / sp.Mul(*common) for r in rates]
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
-    if any(not r.has(*flow.state) and sp.simplify(r) != 0 for r in rates):
+    if any(not r.has(*flow.state) and not vanishes(r) for r in rates):
         return []  # SymPy leaves out such an equation
     if not any(rates):
         return [{}]
@@ -310,29 +310,11 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
         moved = [
             sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())) for f in terms
         ]
-        unknown = [sp.Dummy() for _ in moved[1:]]
-        total = moved[0] + sp.Add(
-            *(c * rate for c, rate in zip(unknown, moved[1:], strict=True))
-        )
-        first = next((m for m in moved if m != 0), sp.S.One)
-        top = sp.expand(
-            sp.numer(sp.together(sp.Add(*(t / first for t in sp.Add.make_args(total)))))
-        )
-        by_point: defaultdict[sp.Expr, sp.Expr] = defaultdict(lambda: sp.S.Zero)
-        for term in sp.Add.make_args(top):
-            constant, moving = term.as_independent(
-                flow.time, *flow.state, *flow.where, as_Add=False
-            )
-            by_point[moving] += constant
-        solutions = sp.linsolve([*by_point.values()], unknown) if unknown else [()]
-        for found in solutions if unknown or top == 0 else ():
-            coefficients = [sp.factor(c.subs(dict.fromkeys(unknown, 0))) for c in found]
-            weights = [sp.S.One, *coefficients]
-            if vanishes(
-                sp.Add(*(c * rate for c, rate in zip(weights, moved, strict=True)))
-            ):
-                whole = sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
-                return whole if rates == given else whole.evalf()
+        moving = {flow.time, *flow.state, *flow.where}
+        coefficients = vanishing_sum(moved, moving)
+        if coefficients is not None:
+            whole = sp.Add(*map(sp.Mul, coefficients, terms))
+            return whole if rates == given else whole.evalf()
     return None
 
 

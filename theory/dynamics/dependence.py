@@ -14,7 +14,8 @@ import numpy as np
 import sympy as sp
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError, nearest
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError, nearest
 from theory.call.values import Values
 from theory.equations.equation import Equation
 

@@ -14,7 +14,8 @@ import numpy as np
 import sympy as sp
 
 from theory.call import sweep
-from theory.call.parameters import Allowed, BaseParameters, ParameterError, number
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import Allowed, ParameterError, number
 from theory.call.scope import Scope
 from theory.dynamics import certified, sensitivities, solution, trajectory
 from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised
@@ -223,12 +224,12 @@ class Flow:
             {} if start is None else start,
             sorted(known, key=str),
         )
+        values = {
+            x: notation.expression(f"start: {x}", v, {}) for x, v in values.items()
+        }
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
-        at_start = {
-            x: notation.expression(f"start: {x}", e, {}).subs(values)
-            for x, e in begun.items()
-        }
+        at_start = {x: expr.subs(values) for x, expr in begun.items()}
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]
         if self.driven:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, parameter
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 CLIPPED = 1e-6  # added to the norm by torch.nn.utils.clip_grad_norm_
 
@@ -254,9 +256,7 @@ class Entries:
         names = [*self.slopes]
         used = [*self.slopes.values(), *self.many.values(), *self.start.values()]
         free = sorted(
-            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
-            - {*names},
-            key=str,
+            set().union(*(sympified(e).free_symbols for e in used)) - {*names}, key=str
         )
         missing = [s.name for s in free if s.name not in numbers]
         if missing:

@@ -17,7 +17,7 @@ import sympy as sp
 import xarray as xr
 
 from theory.call import arguments, sweep
-from theory.call.parameters import Allowed, ParameterError, number
+from theory.call.refusal import Allowed, ParameterError, number
 from theory.call.scope import allow_beyond, marked
 from theory.dynamics import solution
 from theory.dynamics.dependence import Dependence, Whole
@@ -449,8 +449,8 @@ class _Point:
 
 
 def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:
-    """Relative derivatives ``d ln x / d ln p`` of a result of `sensitivities`; NaN
-    where a value is zero.
+    """Relative derivatives ``d ln x / d ln p`` of a result of `sensitivities`;
+    NaN where a value is zero.
 
     Parameters
     ----------

@@ -14,16 +14,11 @@ import sympy as sp
 import xarray as xr
 from sympy.core.relational import Relational
 
-from theory.call import arguments, sweep
-from theory.call.parameters import (
-    Allowed,
-    BaseParameters,
-    ParameterError,
-    Stepped,
-    nearest,
-    number,
-    shown,
-)
+from theory.call import sweep
+from theory.call.arrays import listed
+from theory.call.grid import Grid, naming
+from theory.call.parameters import BaseParameters, Stepped
+from theory.call.refusal import Allowed, ParameterError, nearest, number, shown
 from theory.call.scope import allow_beyond, marked
 from theory.call.values import Values
 from theory.dynamics import bulk
@@ -212,10 +207,10 @@ def _solved(
         number(*of, Allowed(above=0, below=1))
         for of in (("rtol", rtol), ("atol", atol))
     )
-    at = None if at is None else arguments.listed("at", at)
+    at = None if at is None else listed("at", at)
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
-        grid = sweep.Grid(parameters, end)
+        grid = sweep.spanned(parameters, end)
         if len(grid.points) >= bulk.FEWEST and bulk.follows(flow) and not fluctuations:
             return marked(_many(flow, grid, at, crossing, options))
         options |= {"at": at, "events": events, "fluctuations": fluctuations}
@@ -223,7 +218,7 @@ def _solved(
             return flow.solve(grid.points[0], **options)
         solved = []
         for k, q in enumerate(grid.distinct):
-            with sweep.naming(grid.label(k)):
+            with naming(grid.label(k)):
                 solved.append(flow.solve(q, **options))
         return marked(grid.stack([solved[k] for k in grid.which]))
     flow._ask(parameters)
@@ -254,7 +249,7 @@ def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:
 
 def _many(
     flow: Flow,
-    grid: sweep.Grid,
+    grid: Grid,
     at: np.ndarray | None,
     crossing: Any,
     options: dict[str, Any],
@@ -265,7 +260,7 @@ def _many(
     end = options[flow.time.name]
     points = grid.distinct
     rtol = options["rtol"]
-    with sweep.naming(grid.label(0)):
+    with naming(grid.label(0)):
         first = flow.solve(points[0], at=at, events=crossing, **options)
     times = first[flow.time.name].values
     exprs = [*map(flow._spell, flow.observables.values()), *crossing.values()]

@@ -15,7 +15,7 @@ import scipy.optimize
 import sympy as sp
 from sympy.core.relational import Relational
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 
 DEGREE = 8  # of the series

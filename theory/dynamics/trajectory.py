@@ -14,8 +14,7 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory.call.parameters import ParameterError, shown
-from theory.call.values import most_extreme
+from theory.call.refusal import ParameterError, most_extreme, shown
 from theory.dynamics.special_times import (
     APART,
     all_parts,
@@ -313,7 +312,7 @@ def ended(
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-        # fmt: skip
+
         return ParameterError(
             f"{flow.name}: there is no solution after {when}, where {at}; take {other}"
         )

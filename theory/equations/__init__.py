@@ -1,1 +1,1 @@
-"""equation, printing, renaming, titles, digits."""
+"""Equations with name, place in the paper and status; their printed forms."""

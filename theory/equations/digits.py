@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 from theory.equations.equation import Equation
 from theory.numbers.balls import Interval
-from theory.onset import Onset
 
 EXACT = 30  # digits of the other number
 ROUNDING = Decimal(2) ** -53  # of a double
@@ -105,7 +105,7 @@ def of_model(theory: Any) -> dict[str, dict[str, float]]:
     return {name: at for name, at in found.items() if at}
 
 
-def of_times(result: Onset) -> dict[str, float]:
-    """Digits lost by the times of an onset that are certified, by name."""
+def of_times(result: Any) -> dict[str, float]:
+    """Digits lost by the times of an `Onset` that are certified, by name."""
     proved = result.certified(digits=12)
     return {name: lost(result.numbers[name], true) for name, true in proved.items()}

@@ -11,10 +11,9 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory.call import arguments, sweep
-from theory.call.parameters import ParameterError, nearest, shown
+from theory.call import arrays, sweep
+from theory.call.refusal import ParameterError, error_summary, nearest, shown
 from theory.call.sweep import by_dimension
-from theory.call.values import error_summary
 from theory.equations import printing
 from theory.equations.renaming import Renaming
 from theory.numbers import balls, lowered, numeric
@@ -197,7 +196,7 @@ class Equation:
                 raise ParameterError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
-                arguments.array(symbol.name, value, empty=True)
+                arrays.array(symbol.name, value, empty=True)
         try:
             value = self.lambdify(*given, modules=modules)(*given.values())
         except ParameterError:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import printing
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 if TYPE_CHECKING:
     from theory.equations.equation import Equation
@@ -118,7 +119,7 @@ class Renaming:
         """An expression, symbol, array or function under the new names."""
         if isinstance(expr, UndefinedFunction):
             return self._function(expr)
-        expr = sp.sympify(expr, strict=True)
+        expr = sympified(expr)
         known = {x for x in expr.atoms(sp.Symbol) if x.name in self.names}
         renamed = expr.xreplace(
             {x: x.func(self.names[x.name], **x._assumptions_orig) for x in known}
@@ -162,6 +163,6 @@ def _named(expr: Any) -> set[Any]:
     """Everything in an expression that is printed as a name, bound symbols included.
     (SymPy keeps the direction of a limit as a symbol, too.)
     """
-    expr = sp.sympify(expr, strict=True)
+    expr = sympified(expr)
     symbols = {x for x in expr.atoms(sp.Symbol) if x.name[0].isalpha()}
     return symbols | {f.func for f in expr.atoms(AppliedUndef)}

@@ -16,14 +16,14 @@ import sympy as sp
 import xarray as xr
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError, error_summary
 from theory.call.scope import Limit
-from theory.call.values import error_summary
 from theory.dynamics import prediction
 from theory.dynamics.flow import Flow
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
-from theory.models.registry import Model
+from theory.models.model import Model
 from theory.runtime import hdf5, sealed
 from theory.statement.words.tree import Random
 
@@ -100,7 +100,7 @@ def students(
             f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed"
             f" and {time}"
         )
-    trained = prediction._parameters(runs, f"--runs {path}")
+    trained = prediction.parameters_of(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
     values = {
         n: [

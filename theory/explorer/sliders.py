@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from theory.call import sweep
-from theory.call.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
 
 STEPS = 20  # places of a slider on either side of its value
 FACTOR = {int: 16.0, float: 100.0}  # from the value to either end

@@ -9,13 +9,8 @@ import numpy as np
 
 from theory import Limit, Scope, only
 from theory.call import scope
-from theory.call.parameters import (
-    BaseParameters,
-    ParameterError,
-    Preset,
-    Stepped,
-    parameter,
-)
+from theory.call.parameters import BaseParameters, Preset, Stepped, parameter
+from theory.call.refusal import ParameterError
 
 LAST = dict(data="orthonormal", query="last")
 LARGEST_N = (

@@ -7,24 +7,16 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
-from theory.models.registry import OWN, Model
+from theory.call.refusal import ParameterError
+from theory.models.model import Model, leave_out, together
 
 GROUP = (  # entry point group of packages that provide a model
     "solvable_transformers.models"
 )
-
-
-def leave_out(what: str, error: BaseException) -> None:
-    """Print a warning that a model of another package is skipped."""
-    said = str(error) if isinstance(error, ParameterError) else error_summary(error)
-    warnings.warn(f"{what} left out: {said}", stacklevel=2)
 
 
 @contextlib.contextmanager
@@ -40,11 +32,12 @@ def skip_on_error(model: Model) -> Iterator[None]:
         leave_out(f"model {model.name}", error)
 
 
-def elsewhere() -> Iterator[Model]:
+def elsewhere(own: Iterable[Model]) -> Iterator[Model]:
     """Models provided by installed packages, one or several per entry point. Unusable
-    ones are reported and skipped.
+    ones are reported and skipped, such as those that take the name of one of our
+    ``own``.
     """
-    taken = {m.name for m in OWN} | {m.paper for m in OWN}
+    taken = {name for m in own for name in (m.name, m.paper)}
     for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -60,7 +53,7 @@ def elsewhere() -> Iterator[Model]:
             leave_out(f"model {entry.name} ({entry.value})", error)
             continue
         taken |= {m.name for m in models} | {m.paper for m in models}
-        yield from models
+        yield from together(models)
 
 
 def _stated(offered: Any) -> bool:
@@ -75,9 +68,9 @@ def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
     """A model, or a statement wrapped as one, under the name of its entry point."""
     if not _stated(offered):
         return offered
-    from theory.statement.model import model
+    from theory.models import stated  # loads the engine
 
-    return replace(model(offered, entry.name), package=entry.module)
+    return replace(stated.model(offered, entry.name), package=entry.module)
 
 
 def _entries() -> Iterable[importlib.metadata.EntryPoint]:

@@ -1,1 +1,1 @@
-"""numeric, lowered, compiled, balls, streams."""
+"""From expressions to numbers: compiled functions, certified balls, drawn streams."""

@@ -15,7 +15,7 @@ from typing import Any
 import sympy as sp
 
 from theory.call import sweep
-from theory.call.parameters import Allowed, ParameterError, number, shown
+from theory.call.refusal import Allowed, ParameterError, number, shown
 from theory.numbers import numeric
 
 PLACES = Context(prec=4000, Emin=MIN_EMIN, Emax=MAX_EMAX)  # digits of exact sums

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers import numeric
 from theory.symbols.contraction import Array, Code
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 WHOLE = {"integer": True, "positive": True}
 LEAVES = (sp.Indexed, sp.Sum, sp.KroneckerDelta)
@@ -108,7 +109,7 @@ class Lowered:
             )
             for x in self.numbers
         }
-        sizes = tuple((x, sp.sympify(numbers[x], strict=True)) for x in self.sizes)
+        sizes = tuple((x, sympified(numbers[x])) for x in self.sizes)
         return self.compiled(shapes, sizes)(*arrays, *map(float, numbers.values()))
 
 

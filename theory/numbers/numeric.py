@@ -19,8 +19,9 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.symbols.algebra import nodes
+from theory.symbols.reading import sympified
 
 QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds
 MOST_DIGITS = 50  # of roots of polynomials
@@ -221,7 +222,7 @@ def compiled(
     """
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
-    parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
+    parts = sp.Tuple(*map(sympified, expressions)) if many else sympified(expressions)
     distinct = nodes(parts)
     for part in distinct:
         if isinstance(part, AppliedUndef | sp.DiracDelta | sp.Derivative | sp.Subs):
@@ -396,7 +397,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     stand_in: dict[sp.Basic, sp.Basic] = {
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }
-    expr = sp.sympify(expr, strict=True).xreplace(stand_in)
+    expr = sympified(expr).xreplace(stand_in)
     sums = [
         s
         for s in sorted(expr.atoms(sp.Sum), key=str)

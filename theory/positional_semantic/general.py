@@ -25,7 +25,7 @@ import sympy as sp
 
 from theory.call import scope
 from theory.call.arguments import Positive, checked
-from theory.call.parameters import ANYTHING, Allowed, ParameterError, shown
+from theory.call.refusal import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic.model import definitions
 from theory.positional_semantic.model.parameters import MINIMUM, Parameters
 from theory.positional_semantic.prox import Derivatives, differentiated, proximal

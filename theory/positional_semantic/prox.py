@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.positional_semantic.model import definitions
 from theory.positional_semantic.model.symbols import (
     Y_12,
@@ -156,14 +156,19 @@ import numpy as np
 from theory.numbers.compiled import njit
 
 {constants}
-tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
+# Twice as fast as the library's.
+tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")
 
 {inspect.getsource(derived)}
 at = numba.njit(_lambdifygenerated, error_model="numpy")
 
 {inspect.getsource(newton)}
-newton = njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy",
-                    cache=KEPT)(newton)
+newton = njit(
+    "i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])",
+    nogil=True,
+    error_model="numpy",
+    cache=KEPT,
+)(newton)
 '''
     return compiled.module(source).newton
 

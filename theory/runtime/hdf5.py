@@ -5,8 +5,7 @@ from typing import Any
 
 from h5py import h5a, h5d, h5f, h5g, h5l, h5o, h5s, h5t, h5z
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.runtime import memory
 
 FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32)

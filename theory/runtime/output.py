@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from theory.call.parameters import ParameterError, shown
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary, shown
 
 WIDTH = 100  # characters per line without a terminal
 NARROWEST = 10  # smallest width of a text column, in characters

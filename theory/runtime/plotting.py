@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
-from theory.equations import titles
-from theory.runtime import output
+from theory.call.refusal import ParameterError, error_summary
+from theory.runtime import in_symbols, output
 
 try:
     import matplotlib
@@ -149,7 +147,7 @@ def headline(figure: Any, text: str, told: str = "") -> None:
     title) goes into the file, as a description.
     """
     figure.set_label(told or text)
-    text = titles.symbols(text)
+    text = in_symbols.symbols(text)
     room = int(16 * figure.get_figwidth())  # characters per line at this font size
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
     lines = textwrap.wrap(

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import memory, output
 
 KIND = "solvable-transformers run"  # attribute of all runs

@@ -19,8 +19,8 @@ from theory import (
     table,
     written_as,
 )
-from theory.call import arguments, scope, sweep
-from theory.call.parameters import ANYTHING, Allowed, ParameterError
+from theory.call import arguments, arrays, scope, sweep
+from theory.call.refusal import ANYTHING, Allowed, ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
@@ -242,9 +242,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
             "composite: must be one point with moving attention, epsilon > 0 and"
             f" independent teachers, not {_point(values)}"
         )
-    D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(
-        float
-    )
+    D = arrays.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
     # Plain numbers: epsilon of the orbit is not that of an optimiser, a field of the
     # same name.
     numbers = dict(values.items()) | {

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy.optimize.elementwise import find_root
 
 from theory import Allowed, by_dimension
-from theory.call import arguments, scope, sweep
+from theory.call import arrays, scope, sweep
 from theory.call.arguments import Times
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.model.parameters import Parameters
@@ -43,7 +43,7 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
         If a time is negative or not finite.
     """
     values = sweep.numbers(p, NAMES, **swept)
-    times = arguments.listed("alpha", alpha, Allowed(low=0))
+    times = arrays.listed("alpha", alpha, Allowed(low=0))
     points = Points.of(values)
     solved = np.empty((3, points.N.size, times.size))
     # If 1/g overflows at the start, nothing changes within representable times.

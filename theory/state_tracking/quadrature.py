@@ -4,8 +4,8 @@ quadrature panels and event times.
 With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution
 run over dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4
 about the real axis, however sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2
-with delta = sqrt(2
-|epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s).
+with delta = sqrt(2 |epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q),
+E = |epsilon| q with q = exp(+-2s).
 Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per node.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from theory import Allowed, ParameterError, by_dimension
-from theory.call import arguments, scope, sweep
+from theory.call import arrays, scope, sweep
 from theory.state_tracking import exact
 from theory.state_tracking.model import symbols
 from theory.state_tracking.model.parameters import Parameters
@@ -97,7 +97,7 @@ class Points:
             For a value that is not allowed, or if (R_0 - S_0)^2 overflows.
         """
         values = sweep.numbers(values, NAMES)
-        read = [arguments.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
+        read = [arrays.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
         v = dict(
             zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True)
         )
@@ -306,7 +306,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
                     f" {FLOW.theory}"
                 ]
             )
-    level = arguments.array("level", level, Allowed(above=0, below=1))
+    level = arrays.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})

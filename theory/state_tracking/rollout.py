@@ -18,8 +18,8 @@ from theory import (
     vanishes,
     written_as,
 )
-from theory.call import arguments, scope, sweep
-from theory.call.parameters import Allowed, ParameterError, shown
+from theory.call import arguments, arrays, refusal, scope, sweep
+from theory.call.refusal import Allowed, ParameterError, shown
 from theory.numbers import numeric
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.model import mean_field, symbols
@@ -200,14 +200,14 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     ParameterError
         For accuracies outside [0, 1] or without an axis, or fewer than two states.
     """
-    steps = arguments.array("accuracies", accuracies).astype(float)
+    steps = arrays.array("accuracies", accuracies).astype(float)
     if not steps.ndim:
         raise ParameterError(
             f"accuracies = {shown(accuracies)}: must be a list, one per position"
         )
     known = steps[~np.isnan(steps)]
-    arguments.array("accuracies", known, BY_ROUNDING, empty=True)
-    N = arguments.number("N", N, Allowed(low=2), int)
+    arrays.array("accuracies", known, BY_ROUNDING, empty=True)
+    N = refusal.number("N", N, Allowed(low=2), int)
     reached, out = np.ones(steps.shape[:-1]), []
     step = _step()
     for right_now in np.moveaxis(steps, -1, 0):
@@ -277,9 +277,9 @@ def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
     have none.
     """
     if isinstance(value, xr.DataArray):
-        arguments.array(name, value.values, POSITIVE)
+        arrays.array(name, value.values, POSITIVE)
         return value
-    plain = arguments.array(name, value, POSITIVE)
+    plain = arrays.array(name, value, POSITIVE)
     if plain.shape not in ((), curve.shape):
         raise ParameterError(
             f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve"

@@ -33,8 +33,8 @@ What follows from it:
     Loss, gradients of all weights and sizes against listed inputs; part of every
     derivation.
 `theory.statement.model`
-    A file or an entry point as a model of the registry: `of_file`, `model`,
-    `parameters`.
+    The names of a model's ``theory`` package (`theory_of`), and its `parameters`;
+    `theory.models.stated` makes it a model of the registry.
 `theory.statement.benchmark`
     CPU time of a derivation and of the command that prints it.
 `theory.statement.overlaps`

@@ -11,10 +11,10 @@ import numpy as np
 import xarray as xr
 
 from theory.call import scope
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.conserved import linearised
+from theory.dynamics.onset import Onset, tabulated
 from theory.dynamics.sensitivities import Fall
-from theory.onset import Onset, tabulated
 from theory.statement.derivation import derivation_store
 from theory.statement.derivation.derived import Derived
 from theory.statement.randomness import passage, random_starts, rare_starts

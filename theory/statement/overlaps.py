@@ -23,6 +23,7 @@ from theory.statement.derivation.derived import POPULATION, TIME
 from theory.statement.words.tree import require
 from theory.symbols import notation
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 Unit = tuple[str, int]  # of the student (``w``) or of the teacher (``b``), from 1
 GAUSSIAN = "standard Gaussian inputs"
@@ -42,6 +43,7 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
     ParameterError
         For any other word.
     """
+    u, v, uv = map(sympified, (u, v, uv))
     size = sp.sqrt(u * v)
     table = {
         "linear": lambda: uv,
@@ -54,8 +56,8 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
     words = ", ".join(table)
     require(activation in table, f"activation = {activation!r}: must be one of {words}")
     if activation == "relu" and u == v == uv:  # the limit, which has slopes
-        return sp.sympify(u, strict=True) / 2
-    return sp.sympify(table[activation](), strict=True)
+        return u / 2
+    return table[activation]()
 
 
 class Overlaps:
@@ -213,12 +215,8 @@ class Overlaps:
         student, teacher : mapping of int to Expr, optional
             Read-out of every unit; 1 by default.
         """
-        readout = {
-            ("w", k): sp.sympify(a, strict=True) for k, a in (student or {}).items()
-        }
-        readout |= {
-            ("b", m): -sp.sympify(a, strict=True) for m, a in (teacher or {}).items()
-        }
+        readout = {("w", k): sympified(a) for k, a in (student or {}).items()}
+        readout |= {("b", m): -sympified(a) for m, a in (teacher or {}).items()}
         signed = {x: readout.get(x, 1 if x[0] == "w" else -1) for x in self.units}
         pairs = itertools.product(self.units, repeat=2)
         means = {

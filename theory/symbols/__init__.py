@@ -1,1 +1,1 @@
-"""notation, algebra, contraction, special."""
+"""Symbols and exact algebra: notation, zero tests, contractions, special functions."""

@@ -9,6 +9,9 @@ from typing import Any
 import sympy as sp
 from sympy.concrete.delta import deltasummation
 
+from theory.symbols import fractions
+from theory.symbols.reading import sympified
+
 Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
@@ -91,6 +94,7 @@ def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.
     """Sum over the given indices, resolving deltas; every free index is assumed to lie
     in its range.
     """
+    expr = sympified(expr)
     for limit in limits:
         terms = sp.Add.make_args(sp.expand(expr))
         expr = sp.Add(*(_term_sum(term, *limit) for term in terms))
@@ -142,6 +146,7 @@ def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
     ArithmeticError
         If it is not linear.
     """
+    expr = sympified(expr)
     slope = sp.diff(expr, unknown)
     if slope == 0 or slope.has(unknown):
         raise ArithmeticError(f"{expr} is not linear in {unknown}")
@@ -156,7 +161,7 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
     are resolved.
     """
     result = sp.S.Zero
-    for term in sp.Add.make_args(sp.expand(total)):
+    for term in sp.Add.make_args(sp.expand(sympified(total))):
         coefficient, sums = term.as_independent(sp.Sum)
         if not isinstance(sums, sp.Sum):
             raise TypeError(f"expected a multiple of one sum, got {term}")
@@ -166,18 +171,17 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 
 
 def vanishes(expr: sp.Expr) -> bool:
-    """Whether SymPy can show that an expression is identically zero.
+    """Whether an expression is shown to be identically zero.
 
-    The expression is brought over one denominator and its numerator expanded, with
-    trigonometric functions written as exponentials. Only if that is inconclusive is
-    `sympy.simplify` called, which is slow.
+    That is decided by `theory.symbols.fractions`. What is not told from zero there, as
+    functions of which only SymPy knows relations, is brought over one denominator and
+    its numerator expanded.
     """
-    expr = sp.sympify(expr, strict=True)
-    forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
-    return (
-        any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms)
-        or sp.simplify(expr) == 0
-    )
+    expr = sympified(expr)
+    decided = fractions.vanishing(expr)
+    if decided is not None:
+        return decided
+    return bool(sp.expand(sp.numer(sp.together(expr))) == 0)
 
 
 def proved(holds: bool, otherwise: str) -> None:
@@ -199,9 +203,9 @@ def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     Raises
     ------
     ArithmeticError
-        If SymPy cannot show that ``form`` equals ``derived``.
+        If ``form`` is not shown to equal ``derived``.
     """
-    if not vanishes(form - derived):
+    if not vanishes(sympified(form) - sympified(derived)):
         raise ArithmeticError(f"{form} is not the derived {derived}")
     return form
 
@@ -220,7 +224,7 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     ValueError
         If it has no Taylor series, or more than `MOST` leading orders cancel.
     """
-    expr, size = sp.sympify(expr, strict=True), order + 1
+    expr, size = sympified(expr), order + 1
     while True:  # if leading powers cancel, recompute with more terms
         first, coefficients = _laurent(expr, size, small)
         missing = order + 1 - first - len(coefficients)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 MOST_ENTRIES = 10**9  # entries of an intermediate array: 8 GB in double precision
 View = tuple[

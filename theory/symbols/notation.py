@@ -8,7 +8,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError, nearest, shown
+from theory.call.refusal import ParameterError, nearest, shown, unwrapped
+from theory.symbols.reading import sympified
 
 Forms = dict[sp.Symbol, sp.Expr]  # expressions by the symbols that they stand for
 NAMES: dict[sp.Symbol, str] = {}
@@ -28,6 +29,7 @@ def array(
     name: str, latex: str | None = None, means: str = "", **assumptions: Any
 ) -> sp.IndexedBase:
     """Make an indexed array (real by default) with its LaTeX form and meaning."""
+    distinct("array", [name])
     made = sp.IndexedBase(name, **(assumptions or {"real": True}))
     _named(made.label, latex)
     return _meaning(made, means)
@@ -75,16 +77,10 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     ParameterError
         For anything else: text, containers, arrays, true or false, infinity.
     """
-    # SymPy runs text in containers as code, even if strict. Arrays without an axis are numbers.
-    has_entries = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
-    container = has_entries and not isinstance(value, sp.Basic)
+    value = unwrapped(name, value)
     try:
-        read = (
-            None
-            if container or isinstance(value, bool)
-            else sp.sympify(value, strict=True)
-        )
-    except (sp.SympifyError, TypeError, ValueError, AttributeError):
+        read = None if isinstance(value, bool) else sympified(value)
+    except (TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
     if (

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-from theory.call import arguments
-from theory.call.parameters import ANYTHING, Allowed
+from theory.call import arrays, refusal
+from theory.call.refusal import ANYTHING, Allowed
 from theory.call.sweep import by_dimension
 
 
@@ -98,7 +98,7 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     wide = Allowed(above=0)
     gap, s_k, s_o = np.broadcast_arrays(
         *(
-            arguments.array(name, v, allowed).astype(float)[..., None]
+            arrays.array(name, v, allowed).astype(float)[..., None]
             for name, v, allowed in (
                 ("gap", gap, ANYTHING),
                 ("sigma_k", sigma_k, wide),
@@ -106,7 +106,7 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
             )
         )
     )
-    N = arguments.number("N", N, Allowed(low=2))
+    N = refusal.number("N", N, Allowed(low=2))
     step = 1 / 16
     u = np.arange(-12, 12 + step / 2, step)
     normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)

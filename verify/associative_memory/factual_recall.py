@@ -242,7 +242,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             )
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
-            # fmt: skip
+
             lengths = [
                 np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta
                 for x in (euler, runs)

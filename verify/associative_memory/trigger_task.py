@@ -28,10 +28,8 @@ from verify.compare.emergence import first_crossing
 # The trigger task
 
 SEEDS = range(5)
-RANDOM, DRAWS = (
-    200,
-    60,
-)  # untrained students and random key matrices; one probe of five triggers is 0.2 +- 0.18
+# Untrained students and random key matrices; one probe of five triggers is 0.2 +- 0.18.
+RANDOM, DRAWS = 200, 60
 SCALE = 50.0  # dimension for planted memories, with keys and outputs well separated
 PLACES = ((0, 0), (3, 17), (200, 5), (128, 255))
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)

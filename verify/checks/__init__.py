@@ -1,3 +1,1 @@
-"""check, check_table, verdict, report, command, stored=report_store, digests,
-measured=shipped_numbers, admission, ensemble=ensemble_source.
-"""
+"""Checks and their verdicts, reports and their store, ensembles and their admission."""

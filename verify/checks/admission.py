@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 # Of attention, which rises from 1/L to 1: between measurements, so that crossings are
 # found by interpolation (at most 0.22 in the files), and in a step of descent (0.013,

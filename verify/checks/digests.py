@@ -12,10 +12,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from theory.models.registry import Model
+from theory.models.model import Model
 from theory.runtime.output import FUNCTIONS, hashed, undocumented
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify")
 # Modules that list or import every model, draw, print, make digests, read flags, show
 # progress, look for memory, refuse files: what they do changes no number of a report.
@@ -24,15 +24,18 @@ ASIDE = (
     "verify.checks.admission",
     "verify.checks.digests",
     "verify.checks.report_store",
+    "theory.models.model",
     "theory.models.registry",
     "theory.models.plugins",
-    "verify.device.students",
+    "verify.checks.students_on_device",
     "theory.runtime.plotting",
     "theory.equations.renaming",
     "theory.equations.titles",
     "theory.equations.printing",
     "theory.runtime.cli",
-    "theory.runtime.commands",
+    "theory.runtime.in_symbols",
+    "theory.models.command_line",
+    "theory.models.solvable",
     "theory.runtime.memory",
     "theory.runtime.output",
     "theory.runtime.progress",

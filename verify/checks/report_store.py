@@ -19,8 +19,10 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from theory.call.parameters import BaseParameters, ParameterError
-from theory.models.registry import TABLE, Model
+from theory.call.parameters import BaseParameters
+from theory.call.refusal import ParameterError
+from theory.models.model import Model
+from theory.models.registry import TABLE
 from theory.runtime import sealed
 from verify.checks import digests
 from verify.checks.check import Band, Check

@@ -308,10 +308,10 @@ class Check:
     def verdict(self) -> str:
         """One of `VERDICTS`.
 
-        *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have been
-        detected. *coarse*: within tolerance, but the design of the check cannot detect
-        5% (see `detectable`). *bound*: an inequality holds with a margin above 5%, so
-        that the size is not tested. *limit*: inside the band of known systematic
+        *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have
+        been detected. *coarse*: within tolerance, but the design of the check cannot
+        detect 5% (see `detectable`). *bound*: an inequality holds with a margin above
+        5%, so that the size is not tested. *limit*: inside the band of known systematic
         deviations. *undecided*: within tolerance, but there are too few samples for the
         required power. *FAIL*: outside.
         """

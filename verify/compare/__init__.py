@@ -1,3 +1,1 @@
-"""comparison=curves, gaps=deviations, tables, timed=time_axes, times, emergence,
-exponents.
-"""
+"""Theory beside students: curves, deviations, times of events, tables, exponents."""

@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory import ParameterError
 from theory.call import scope
-from theory.call.parameters import shown
+from theory.call.refusal import shown
 from verify.checks import check_table
 from verify.checks.check import Band, Check, failed
 from verify.compare import time_axes

@@ -10,7 +10,7 @@ import scipy.interpolate
 import scipy.stats
 import xarray as xr
 
-from theory.call.parameters import ParameterError, number, shown
+from theory.call.refusal import ParameterError, number, shown
 from verify.compare import time_axes
 
 

@@ -26,10 +26,11 @@ class Ranking:
     Attributes
     ----------
     table : Dataset
-        Over ``theory``: ``distance``, the root mean square of theory minus student over
-        seeds, times and variables, each in units of its largest measured size;
-        ``more``, by how much that exceeds the nearest; ``error``, its standard error
-        over seeds; ``low`` and ``high``, the ends of its 95% interval.
+        Over ``theory``: ``distance``, the root mean square of theory minus student
+        over seeds, times and variables, each in units of its largest measured size;
+        ``more``,
+        by how much that exceeds the nearest; ``error``, its standard error over seeds,
+        the same for both; ``low`` and ``high``, the ends of its 95% interval.
     comparisons : dict
         The `Comparison` of each theory with the students, with its verdict.
     seeds : int

@@ -11,8 +11,8 @@ import scipy.interpolate
 import xarray as xr
 
 from theory import ParameterError
-from theory.call.parameters import shown
-from theory.dynamics import prediction
+from theory.call.refusal import shown
+from verify.compare import same_students
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time
 # ratio of the lengths of runs and theory at which their units of time may differ
@@ -39,9 +39,9 @@ def pair(
     ParameterError
         If it is not clear which dimension is the time, if the times are not usable
         (`axis`), or if runs and curve belong to different students
-        (`prediction.check_curve`).
+        (`same_students.check_curve`).
     """
-    prediction.are_datasets(curve, runs)
+    same_students.are_datasets(curve, runs)
     runs, time = _named(curve, runs, time, what)
     curve = axis("curve", curve, time)
     runs = axis("runs", runs, time)
@@ -62,7 +62,7 @@ def pair(
         and _used(curve) == _used(runs)
     ):
         curve = curve.reindex(seed=runs.seed)
-    prediction.check_curve(curve, runs)
+    same_students.check_curve(curve, runs)
     return curve, runs, time
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from theory import ParameterError
 from theory.call import scope
-from theory.call.parameters import number, shown
+from theory.call.refusal import number, shown
 from verify.compare import time_axes
 from verify.compare.emergence import crossed
 

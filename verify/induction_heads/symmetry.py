@@ -25,7 +25,7 @@ from simulate.induction_heads.student import (
 from theory.induction_heads import structure
 from verify.checks.check import Check, at_least, identity, listed, vanishing
 from verify.checks.report import Table
-from verify.induction_heads.all_weights_equations import CLOSE
+from verify.induction_heads.all_weights.all_weights_equations import CLOSE
 
 Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
 CHUNK = 2048  # number of group elements per batch
@@ -120,6 +120,11 @@ def outside(gradient: dict[str, torch.Tensor]) -> float:
 FLOOR = 1e-3  # smallest part outside required of a control
 
 
+def order(D: int) -> int:
+    """Number of elements of the symmetry group."""
+    return len(structure.group("token", D)) * len(structure.group("position", D))
+
+
 @listed
 def theorem_1(_: Table) -> Iterator[Check]:
     """Nineteen directions by exact group averages, the four that never become nonzero,
@@ -132,8 +137,7 @@ def theorem_1(_: Table) -> Iterator[Check]:
             19,
             structure.dimension(D),
             0.0,
-            f"integers; D = {D},"
-            f" {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
+            f"integers; D = {D}, {order(D)} elements",
         )
         for D in (2, 4)
     ]

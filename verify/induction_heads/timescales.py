@@ -19,8 +19,8 @@ from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Noted, at_least, sampled, together
 from verify.checks.report import Report, Request
 from verify.compare.emergence import Times, first_crossing, power
-from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
+from verify.induction_heads.all_weights import all_weights_times as every_weight
 from verify.induction_heads.flow_laws import (
     HALF,
     LEVELS,
@@ -159,9 +159,21 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
     )
     with_head = first_crossing(-runs.loss_three, -HALF).values
     ratios = [
-        ("T_drop with the head alone over T_drop", "Hypothesis 1", 1.0, with_head, times["T_drop"]),
-        ("T_drop of all weights over three directions", "Hypothesis 2", 1.0, times["T_drop"], alone.values),
-    ]  # fmt: skip
+        (
+            "T_drop with the head alone over T_drop",
+            "Hypothesis 1",
+            1.0,
+            with_head,
+            times["T_drop"],
+        ),
+        (
+            "T_drop of all weights over three directions",
+            "Hypothesis 2",
+            1.0,
+            times["T_drop"],
+            alone.values,
+        ),
+    ]
     if (
         p.data == "orthonormal"
     ):  # thresholds of 1/2 are meaningful for vectors of norm 1
@@ -243,8 +255,14 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                 continue
             band = EXPONENTS.get((name, query))
             checks.append(
-                sampled(f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen, band=band)
-            )  # fmt: skip
+                sampled(
+                    f"exponent of {name}, all weights, {label}",
+                    "descent of the 19",
+                    of_limit,
+                    seen,
+                    band=band,
+                )
+            )
             low, high = Times(seen, np.inf).interval()
             notes.append(
                 f"  {name} ~ N^{seen.mean():.4f} [{low:.4f}, {high:.4f}]; 19 directions"

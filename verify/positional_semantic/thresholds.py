@@ -18,7 +18,7 @@ import xarray as xr
 
 from simulate.positional_semantic import train
 from simulate.positional_semantic.linear import fit_linear
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.equations import titles
 from theory.equations.titles import described
 from theory.positional_semantic import Parameters

@@ -226,13 +226,11 @@ SOURCE = of_system(
 CLOSURE = "closure c(A), of no order"
 NEGLECTED = "closure c(A), of no order; logit variance neglected"
 FROZEN = "closure c(A), of no order; Gaussian logits with the variance of time 0"
-GAUSSIAN = "Gaussian logits, of no order"
 COUNTS = (
-    "which states meet which actions in the training set, as the level disorder_counts"
+    "which states meet which actions in the training set, as the level fixed_disorder"
     " knows; no order: a given set"
 )
 CAVITY = "columns of M taken as independent noise to each other, of no order"
-HIGHER = "moments beyond the second, entries of M taken as one Gaussian, of no order"
 # variable: (low, high) at the demo's setting, (low, high) over four settings, why
 PAPER = {
     "A": ((0.086, 0.43), (-0.22, 0.45), CLOSURE),
@@ -273,10 +271,6 @@ MOMENTS = {
 PAPER_TIMES = {
     "A": ((-0.28, -0.136), (-0.28, 0.10), CLOSURE),
     "rollout_accuracy": ((0.096, 0.186), (0.096, 0.65), FROZEN),
-}
-NOISY_TIMES = {
-    "A": ((-0.032, 0.028), (-0.036, 0.028), HIGHER),
-    "rollout_accuracy": ((-0.086, -0.043), (-0.15, -0.043), GAUSSIAN),
 }
 
 

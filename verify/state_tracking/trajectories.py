@@ -222,13 +222,6 @@ def best(
     )
 
 
-def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Dressed theory (variance of M and exact attention) from every seed's own initial
-    values.
-    """
-    return st.predict(p, runs, level="dressed")
-
-
 def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
     """Quantitative checks of the figures of attention and rollout."""
     half = (

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from simulate.statement import of as students
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import plotting
 from theory.statement import model, onset
 from theory.statement.randomness import passage, random_starts

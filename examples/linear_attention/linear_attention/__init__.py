@@ -2,7 +2,7 @@
 arXiv:2501.16265), a model from outside the toolkit.
 """
 
-from theory.models.registry import Model
+from theory.models.model import Model
 
 NAME = "linear_attention"
 TITLES = {

@@ -107,7 +107,7 @@ def flow(size: int) -> Flow:
         *([x.subs(d, n) for x in row] for n, row in each.items()),
     ]
     rates, initial = ({write(row[0]): write(row[k]) for row in rows} for k in (1, 2))
-    # fmt: skip
+
     given = (
         "zhang2025, merged: any Lambda",
         "leading order",

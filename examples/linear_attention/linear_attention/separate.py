@@ -164,7 +164,7 @@ def dynamics() -> dict[str, Equation]:
         conserved(),
         aligned(),
     )
-    # fmt: skip
+
     time, later = (
         symbol("t_d", means="time of a drop", positive=True),
         "what t_d has beyond its leading term",
@@ -198,7 +198,7 @@ def dynamics() -> dict[str, Equation]:
     laws = "separate: gradient flow and conservation laws", "W = sum_h v_h K_h^T Q_h"
     start = "W = 0 in the force", "rank one; k, q = p+ +- p- at t = 0"
     squared = symbol("v_tau", r"v(\tau)", "value at tau") ** 2, early
-    # fmt: skip
+
     beyond, exact = (
         "beyond: separate, early time from any start",
         dict(t_aligned=(time, aligned_time)),

@@ -29,10 +29,10 @@ from theory import (
     until,
 )
 from theory.call import scope
-from theory.call.parameters import ANYTHING
+from theory.call.refusal import ANYTHING
 from theory.dynamics.catalogue import called, family
+from theory.dynamics.onset import tabulated
 from theory.numbers.numeric import function
-from theory.onset import tabulated
 
 __all__ = [
     "Parameters",

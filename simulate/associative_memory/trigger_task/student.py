@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from theory.associative_memory.trigger_task import Parameters
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 # Sequences from a bigram table in which triggers are followed by an output drawn per
 # sequence

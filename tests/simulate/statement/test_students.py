@@ -27,8 +27,9 @@ from simulate.statement import student as kind
 from simulate.training import plan, pool
 from simulate.training.streams import keyed
 from theory import Optimiser
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty
+from theory.models import stated as stated_models
 from theory.statement import (
     cross_entropy,
     draw,
@@ -50,12 +51,13 @@ N = sizes("N")
 token = sort("token", N)
 follows = teacher("follows", (token,), token, injective=True)
 W, z = weight("W", token, token), draw(token)
-bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)), name="bigram",
-                   values=dict(N=5, steps=24, eval_every=4))
+bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z)),
+                   name="bigram", values=dict(N=5, steps=24, eval_every=4))
 """
 STATED = {  # with sizes, and inputs per step
     "recall": (systems.recall(), dict(S=4, R=3, D=2, T=5, n=2, epsilon=0.3)),
     "induction": (systems.induction(None, 4), {}),
+    "retrieval": (systems.retrieval(), dict(N=5, M=4, P=3)),
     "regression": (systems.regression(True), dict(D=3, N=4, a=0.2)),
 }
 SHORT = dict(steps=24, eval_every=4)
@@ -216,7 +218,7 @@ def test_a_file_is_trained_and_swept(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["trained"] == 1
     changed = FILE.replace("W[z, y]", "2 * W[z, y]")  # another statement is another run
     (folder / "mine.py").write_text(changed)
-    monkeypatch.setattr(model, "of_file", model.of_file.__wrapped__)
+    monkeypatch.setattr(stated_models, "of_file", stated_models.of_file.__wrapped__)
     assert command.main([str(folder / "mine.py"), *shared]) == 0
     assert len(list(tmp_path.rglob("seed-*.nc"))) == 4
 

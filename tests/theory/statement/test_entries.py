@@ -14,7 +14,7 @@ import sympy as sp
 sys.path.insert(0, str(Path(__file__).parent))
 import systems
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation import printed
 from theory.statement.derivation.derived import derive
 from theory.statement.evaluation import arrays, wick
@@ -26,7 +26,7 @@ def numbers_of(expr, weights, eigenvalues, **sizes):
     """A mean at concrete sizes and entries."""
     D, N = systems.sizes("D N")
     written = expr.subs({D: sizes["D"], N: sizes["N"]}).doit()
-    # fmt: skip
+
     values = {
         f"{k}[{', '.join(str(n + 1) for n in at)}]": x
         for k, w in weights.items()

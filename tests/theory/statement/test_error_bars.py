@@ -16,7 +16,7 @@ from simulate.statement import student
 from tests.browser import opener
 from theory import explore
 from theory import onset as command
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
 from theory.runtime import plotting

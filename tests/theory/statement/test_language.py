@@ -11,7 +11,7 @@ import pytest
 
 from theory import __main__ as listing
 from theory import latex, onset
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.statement import (
     eq,
@@ -201,7 +201,8 @@ def test_a_statement_in_a_package_is_a_registered_model(tmp_path, forked):
     )
     code = f"""
         import sys; sys.path.insert(0, {str(tmp_path)!r})
-        from theory import registry, __main__
+        from theory import __main__
+        from theory.models import registry
         assert registry.find("lookup").title == "Which token is it?"
         __main__.main(["lookup"])
     """

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.overlaps import Overlaps, mean_product
 
 ROUNDING = 1e-12

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement import (
     cross_entropy,
     draw,

@@ -71,7 +71,7 @@ def test_a_normal_tail(circuits):
     spread = np.sqrt(rare_starts.passage.covariance(made, p)[0, 0])
     few = drawn.assign(first=("draw", np.where(np.arange(4000) < 10, -1.0, 1.0)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rare_starts.starts, "Bulk", Tail)
+        patch.setattr(rare_starts.random_starts, "Bulk", Tail)
         share, error = rare_starts.share(made, p, few, slower)
     assert abs(share - 0.0026998) < 3 * error < 0.0004
 

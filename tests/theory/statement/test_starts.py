@@ -9,7 +9,8 @@ import scipy.stats
 from random_starts import KINDS
 
 from theory import explorer
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
+from theory.models.stated import model as model_of
 from theory.statement import (
     cross_entropy,
     draw,
@@ -355,7 +356,7 @@ def test_entries_that_scatter_widely_are_refused(monkeypatch):
 
 def test_a_page_with_one_start_is_refused():
     """It would show the mean of the start, where nothing moves at a saddle."""
-    shown = model.model(KINDS["a saddle"]())
+    shown = model_of(KINDS["a saddle"]())
     with pytest.raises(
         ParameterError, match="a page has one start; python -m theory.onset FILE"
     ):

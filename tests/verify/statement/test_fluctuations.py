@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from simulate.statement import Student, student
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models.registry import find
 from theory.statement import (
     draw,
@@ -69,6 +69,7 @@ KINDS = {
     "begin_token": strangers.begin_token,
     "coinciding_values": strangers.coinciding_values,
     "occurs_twice": strangers.occurs_twice,
+    "retrieval": systems.retrieval,
     "random": lambda: random_starts.KINDS["no saddle"](sigma=0.3),
     "orthogonal": lambda: random_starts.KINDS["no saddle"](
         start=orthogonal(number("sigma"))

@@ -12,7 +12,7 @@ import torch
 from simulate.statement import Student, of, student
 from simulate.statement import data as law
 from simulate.training.streams import keyed
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 from theory.models.registry import find
 from theory.statement import (

@@ -19,7 +19,7 @@ import systems
 from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement import (
     cross_entropy,
     draw,
@@ -40,6 +40,7 @@ from verify.statement.gradients import pieces, refine
 HALF = sp.Rational(1, 2)
 RECALL = {"S": 4, "R": 3, "D": 2, "T": 5, "n": 2, "epsilon": 0.3}
 STATED = {
+    "retrieval": systems.retrieval,
     "recall": systems.recall,
     "regression": systems.regression,
     "induction": functools.partial(systems.induction, None, 4),
@@ -196,10 +197,13 @@ def test_refinement_finds_the_classes_of_three_cyclic_shifts():
 
 # What is put out of order, and which checks must say so.
 FAULTS = {
-    "population loss": {"loss", "gradient_of_V", "all_weights_after_5_steps"},
-    "size of a class": {"entries_of_V", "gradient_of_V"},
-    "a class too few": {"classes_of_V_by_refinement", "gradient_of_V"},
-    "values not distinct": {"loss_of_drawn_inputs"},
+    "population loss": (
+        "retrieval",
+        {"loss", "gradient_of_V", "all_weights_after_5_steps"},
+    ),
+    "size of a class": ("retrieval", {"entries_of_V", "gradient_of_V"}),
+    "a class too few": ("retrieval", {"classes_of_V_by_refinement", "gradient_of_V"}),
+    "values not distinct": ("retrieval", {"loss_of_drawn_inputs"}),
     "variance of data": ("regression", {"loss_of_drawn_inputs"}),
     "a mask of the student": ("induction", {"loss", "gradient_of_beta"}),
 }

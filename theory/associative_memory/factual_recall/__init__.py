@@ -27,7 +27,7 @@ from theory.associative_memory.symbols import eta
 from theory.call import scope
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import catalogue
-from theory.onset import tabulated
+from theory.dynamics.onset import tabulated
 
 __all__ = [
     "PARTS",

@@ -30,6 +30,7 @@ from theory.call import scope
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import catalogue
 from theory.numbers import numeric
+from theory.symbols.reading import sympified
 
 __all__ = [
     "Parameters",
@@ -200,9 +201,7 @@ def over_hops(
         Number of things N.
     """
     spelled = equation.rhs.subs({k: len(values), N: size}).doit()
-    return spelled.subs(
-        {entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)}
-    )
+    return spelled.subs({entries[j]: sympified(v) for j, v in enumerate(values, 1)})
 
 
 # Predicted curves of a training run of softmax kernels, by stage of the curriculum

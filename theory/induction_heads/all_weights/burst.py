@@ -12,7 +12,7 @@ import numpy as np
 import sympy as sp
 
 from theory import Equation, array, proved, symbol, table, vanishes
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights.running import (
     after,

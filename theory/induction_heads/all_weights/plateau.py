@@ -31,6 +31,7 @@ from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1
@@ -201,7 +202,7 @@ def right_labels(right: int | sp.Expr) -> sp.Expr:
     labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
     labels = labels if isinstance(right, sp.Symbol) else labels.doit()
     a = labels / (labels + 2 * N - right)
-    before = sp.sympify(right, strict=True) / (2 * N)
+    before = sympified(right) / (2 * N)
     fewer = before * (gamma_2 + gamma_3) ** 2 / N
     return -2 * gamma_3 * (a - before) + (gamma_3 * a + gamma_2 * before) ** 2 - fewer
 
@@ -220,7 +221,7 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     if right == 1:
         return loss_of_place(sp.S.Zero).subs(q, N)
     target = seen_in_burst().subs(B, right)
-    uniform = quadratic(target, sums()[delta], sp.sympify(right, strict=True))
+    uniform = quadratic(target, sums()[delta], sympified(right))
     uniform = uniform.subs({Gamma: gamma_2 + gamma_3, e: sp.exp(alpha_3)})
     return 1 + uniform / (2 * N) + right_labels(right)
 

@@ -16,7 +16,7 @@ import numpy as np
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.all_weights.scores import (
     THETA,

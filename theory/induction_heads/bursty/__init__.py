@@ -9,9 +9,8 @@ import numpy as np
 import sympy as sp
 
 from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre
-from theory.associative_memory import ramp
 from theory.call import scope
-from theory.induction_heads.bursty import emergence
+from theory.induction_heads.bursty import emergence, ramp
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
 from theory.numbers import numeric
 from theory.runtime import memory
@@ -46,10 +45,12 @@ SCOPE = Scope(
     "gradient descent in small steps from zero, three numbers",
     (
         Limit("N", "at least 16", lambda p, runs: p.N >= 16),
-        Limit("B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)),
+        Limit(
+            "B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)
+        ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
-)  # fmt: skip
+)
 applies = scope.applies({"emergence": SCOPE})
 
 

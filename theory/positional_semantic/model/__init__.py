@@ -1,1 +1,1 @@
-"""symbols, parameters, definitions."""
+"""The model of positional and semantic attention: symbols, parameters, task."""

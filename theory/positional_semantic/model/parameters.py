@@ -12,7 +12,8 @@ import numpy as np
 
 from theory import Limit, Scope, only
 from theory.call import scope
-from theory.call.parameters import BaseParameters, ParameterError, Preset, parameter
+from theory.call.parameters import BaseParameters, Preset, parameter
+from theory.call.refusal import ParameterError
 
 TARGETS = {
     "standard": ((0.6, 0.4), (0.4, 0.6)),

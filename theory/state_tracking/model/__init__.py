@@ -1,1 +1,1 @@
-"""symbols, parameters, scope, task, groups, definitions, mean_field."""
+"""The model of state tracking: symbols, parameters, task and mean logits."""

@@ -55,6 +55,15 @@ class Parameters(Stepped, Optimiser):
         ),
     }
     TIME, LENGTH = "alpha", "epochs"
+    FORMER = {
+        "reward": "none",
+        "pretrain": 0.0,
+        "rollouts": 2048,
+        "group": None,
+        "normalised": False,
+        "horizon": None,
+        "kl": 0.0,
+    }
 
     N: int = parameter(32, "number of states", low=2)
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)

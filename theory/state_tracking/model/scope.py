@@ -86,23 +86,20 @@ STEPS = Limit(
 )
 DRAWN_DESCENT = (*DESCENT, DRAWN)
 AS_FLOW = (*DRAWN_DESCENT, STEPS)
+
+
+def _named(limit: Limit) -> Limit:
+    """A limit that `predict` does not have names it."""
+    if limit.field not in ("optimizer", "batch_size"):
+        return limit
+    words = f"{limit.words} (theory.state_tracking.predict has others)"
+    return replace(limit, words=words)
+
+
 FLOW = Scope(
     "the flow (15)",
     f"{GRADIENT}, teachers drawn",
-    tuple(
-        (
-            replace(
-                x,
-                words=(
-                    f"{x.words} (theory.state_tracking.single_students.predict has"
-                    " others)"
-                ),
-            )
-            if x.field in ("optimizer", "batch_size")
-            else x
-        )
-        for x in AS_FLOW
-    ),
+    tuple(_named(limit) for limit in AS_FLOW),
     ("data_draw", *UNUSED, *MEASURED),
 )
 
@@ -150,16 +147,7 @@ REALISATION = Scope(
     TRAINING,
     (WEIGHTS,),
     ("n_test", "eval_every"),
-    (
-        "data_draw",
-        "n_train",
-        "unit",
-        "epochs",
-        "nesterov",
-        "beta_1",
-        "beta_2",
-        "epsilon",
-    ),
+    ("eta", "data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
 # How often each pair of action and state is seen; students were held against it at 40
 # and more.

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.numbers.streams import keyed, spawned
 from theory.state_tracking.model import groups
 from theory.state_tracking.model.parameters import Parameters
 
-STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
+STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:

@@ -1,3 +1,1 @@
-"""dressed, cavity, fixed_disorder, kernels=fixed_disorder_kernels, accuracy_kernels,
-integrate, levels, per_seed, predict, realisation, trained=optimised_disorder.
-"""
+"""Single students of state tracking: curves from their own start and training set."""

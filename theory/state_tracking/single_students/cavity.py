@@ -37,6 +37,7 @@ from theory.state_tracking.model.symbols import (
     ref,
     zeta,
 )
+from theory.state_tracking.rollout import rollout
 from theory.state_tracking.single_students import dressed
 from theory.state_tracking.single_students.dressed import forces, forms, summary
 from theory.state_tracking.single_students.realisation import Start
@@ -324,9 +325,6 @@ class Cavity:
         Sizes, learning rate and ``n_train``.
     start : Start
         Initial values of the seeds.
-    finite_data : bool
-        Let columns differ in their share of a finite training set; otherwise the
-        training set is infinite.
     accuracies : bool
         Compute accuracies, which take most of the time of an evaluation; otherwise they
         are NaN.
@@ -334,18 +332,12 @@ class Cavity:
 
     BY_SEED = ("zeta",)
 
-    def __init__(
-        self,
-        p: Parameters,
-        start: Start,
-        finite_data: bool = True,
-        accuracies: bool = True,
-    ) -> None:
+    def __init__(self, p: Parameters, start: Start, accuracies: bool = True) -> None:
         self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
         self.accuracies = accuracies
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
-        self.e, self.of_share = gauss_hermite(SHARES if finite_data else 1)
+        self.e, self.of_share = gauss_hermite(SHARES)
         self.share = 1 + self.e * np.sqrt(
             column_forms()["share"](p.d_g, p.N, p.n_train, p.L)
         )
@@ -357,7 +349,7 @@ class Cavity:
         self.to_cells = [
             _between(self.v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)
         ]
-        shares = np.linspace(-3, 3, 13) if finite_data else self.e
+        shares = np.linspace(-3, 3, 13)
         self.to_shares = _between(self.e, shares)
         of_share = np.exp(-(shares**2) / 2)  # the trapezoidal rule on a Gaussian
         self.of_fine_share = of_share / of_share.sum()
@@ -457,17 +449,19 @@ class Cavity:
             ..., None, None
         ]
         noisy = x.z_k[..., None] + np.sqrt(x.u_k)[..., None, None, None] * self.xi
-        return summary(
+        steps = self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan)
+        found = summary(
             x.own,
             x.R,
             self.state[4],
             loss=self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi),
-            steps=(
-                self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan)
-            ),
             correct=(right, self._mean(x.z_k**2) - right**2 + x.u_k),
             other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )
+        return found | {
+            "accuracy": steps.mean(-1),
+            "rollout_accuracy": rollout(steps, p.N)[..., -1],
+        }
 
     def _accuracy(self, found: Logits) -> np.ndarray:
         """Probability that the correct logit is the largest, per seed and position.
@@ -477,7 +471,7 @@ class Cavity:
         each column is learned at a sharp time; therefore the logits, smooth in v_0 and
         epsilon, are interpolated to many values of both.
         """
-        from theory.state_tracking.single_students import accuracy_kernels
+        from theory.state_tracking.single_students.kernels import accuracy_kernels
 
         z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
         columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)

@@ -1,10 +1,9 @@
-"""Fluctuation-dressed theory: mean-field loss with the variance of the logits, and
-exact attention.
+"""Mean-field loss with the variance of the logits, and its forces on attention, which
+`cavity` takes for keys and queries.
 
 The paper replaces the logits by their means and the attention matrix by one number.
 Here the variance of the logits over the entries of M is kept to second order, which
 penalises concentrated attention, and keys and queries evolve under the exact softmax.
-`integrate` integrates the equations from the initial weights of each seed.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import numpy as np
 import sympy as sp
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
-from theory.state_tracking.attention import Attention
 from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.definitions import pi
 from theory.state_tracking.model.mean_field import pi_i
@@ -33,16 +31,11 @@ from theory.state_tracking.model.symbols import (
     i,
     j,
     m,
-    n_train,
     ref,
     sigma2,
     z_k,
     z_kbar,
-    zeta,
 )
-from theory.state_tracking.rollout import rollout
-from theory.state_tracking.single_students.realisation import Start
-from theory.symbols.special import gaussian_accuracy
 
 BEYOND = "beyond the paper: dressed theory"
 SECOND_ORDER = "second order in the noise of M"
@@ -56,12 +49,6 @@ h = symbol(
     "h_i", r"h_{i}", "twice the loss per unit of that variance", nonnegative=True
 )
 loss_i = symbol("loss_i", r"\ell_{i}", "dressed loss at position i", real=True)
-force_noise = symbol(
-    "force_noise",
-    r"\langle(\delta f_{ij})^{2}\rangle",
-    "variance of the force on attention, over training sets",
-    nonnegative=True,
-)
 spread = array("spread", r"s^{2}", "logit variance per variance of M, by position")
 curvature = array("curvature", r"q", "response of a wrong entry, by position")
 
@@ -109,14 +96,6 @@ def response() -> sp.Expr:
     return total.coeff(pi[i, j], 2) * mean_field.participation + total.coeff(
         pi[i, j], 1
     )  # rows sum to one
-
-
-def sampled_force() -> sp.Expr:
-    """Variance over sequences of the force of one sequence on one attention entry,
-    sum_r (p_r - y_r) M_r, at p = 1/N.
-    """
-    at_target, elsewhere = (1 / N - 1) ** 2, 1 / N**2
-    return written_as(V * (1 - 1 / N), V * (at_target + (N - 1) * elsewhere))
 
 
 @cache
@@ -199,17 +178,10 @@ def equations() -> Equations:
             "closure",
             RESPONSE,
         ),
-        force_noise=(
-            force_noise,
-            sampled_force() / n_train,
-            "one draw of the training set",
-            "before anything is learned",
-            "sequences independent",
-        ),
     )
 
 
-# Shared by the dressed and the column theory
+# Numbers for the cavity equations
 
 
 @cache
@@ -222,11 +194,6 @@ def forms() -> dict[str, Callable]:
         "cost": d["noise_cost"].lambdify(g, N),
         "by_margin": d["dloss_dpi_margin"].lambdify(g, v, R, S, N, d_g),
         "by_noise": d["dloss_dpi_noise"].lambdify(h, pi[i, j], V, d_g),
-        "logit": one["logit_correct_position"].lambdify(pi_i, R, S, d_g),
-        "other": one["logit_other"].lambdify(z_k, zeta, N),
-        "margin": mean_field.equations()["margin"].lambdify(z_k, zeta, N),
-        "g": mean_field.equations()["g"].lambdify(m, N),
-        "loss": mean_field.equations()["loss_of_margin"].lambdify(m, N),
         "weight": one["c_R"].lambdify(A, d_g),
     }
 
@@ -252,12 +219,10 @@ def summary(
     R: np.ndarray,
     S: np.ndarray,
     loss: np.ndarray,
-    steps: np.ndarray,
     **logits: tuple[np.ndarray, np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Observables from numbers per (seed, position), means and variances of logits
-    among them, and accuracies of ``steps``. Variances over rows include the variance of
-    the means.
+    among them. Variances over rows include the variance of the means.
     """
     means = {f"logit_{kind}": mean.mean(1) for kind, (mean, _) in logits.items()}
     variances = {
@@ -265,98 +230,4 @@ def summary(
         for kind, (mean, v) in logits.items()
     }
     overlaps = {"A": A.mean(1), "R": R.copy(), "S": S.copy()}
-    return {**overlaps, **means, **variances, "loss": loss.mean(1), "steps": steps}
-
-
-def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
-    """Accuracy of one step and of a whole rollout, from that of every step (the last
-    axis).
-    """
-    return {
-        "accuracy": steps.mean(-1),
-        "rollout_accuracy": rollout(steps, p.N)[..., -1],
-    }
-
-
-# Numerical dressed theory
-
-
-class Dressed:
-    """Dressed theory. State per seed: W_Q, W_K, R, S and V_M.
-
-    Parameters
-    ----------
-    p : Parameters
-        Sizes and learning rate.
-    start : Start
-        Initial values of the seeds.
-    pull : ndarray, shape (B, L, L), optional
-        Constant force on the attention entries of every position: the deviation of one
-        training set from the mean.
-    """
-
-    BY_SEED = ("pull", "zeta")
-
-    def __init__(
-        self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0
-    ) -> None:
-        self.p, self.attention = p, Attention(p)
-        self.pull = pull + np.zeros((len(start.R), 1, 1))
-        pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
-        self.state = [
-            x.astype(float).copy()
-            for x in (start.W_Q, start.W_K, start.R, start.S, pooled)
-        ]
-        self.zeta = start.zeta[:, None]
-
-    def _means(self) -> tuple[np.ndarray, ...]:
-        """Attention, its diagonal, logit variance per variance of M, correct logit and
-        margin, per seed and position.
-        """
-        W_Q, W_K, R, S, _ = self.state
-        attention, on_right, elsewhere = self.attention.parts(W_Q, W_K)
-        correct = forms()["logit"](on_right, R[:, None], S[:, None], self.p.d_g)
-        spread = forms()["spread"](elsewhere + on_right**2, self.p.d_g)
-        return (
-            attention,
-            on_right,
-            spread,
-            correct,
-            forms()["margin"](correct, self.zeta, self.p.N),
-        )
-
-    def rates(self) -> list[np.ndarray]:
-        """Change of the state per epoch."""
-        p, f = self.p, forms()
-        W_Q, W_K, R, S, V = self.state
-        attention, on_right, spread, _, margin = self._means()
-        wrong = f["g"](margin, p.N)
-        force = forces(p, attention, wrong, V, R, S) + self.pull / p.L
-        q = f["curvature"](wrong, p.N)
-        by_alpha = [
-            (wrong * f["weight"](on_right, p.d_g)).mean(1),
-            (wrong * (1 - on_right)).mean(1) / p.d_g,
-            -2 * (q * spread).mean(1) * V,
-        ]
-        heads = self.attention.backward(W_Q, W_K, attention, force)
-        return [
-            *(-p.eta * d for d in heads),
-            *(p.eta * x / (p.d_g * p.N) for x in by_alpha),
-        ]
-
-    def observe(self) -> dict[str, np.ndarray]:
-        """Order parameters, logits, loss and accuracies per seed."""
-        p, f = self.p, forms()
-        _, _, R, S, V = self.state
-        _, on_right, spread, correct, margin = self._means()
-        noise = spread * V[:, None]
-        cost = f["cost"](f["g"](margin, p.N), p.N)
-        return summary(
-            on_right,
-            R,
-            S,
-            loss=f["loss"](margin, p.N) + noise * cost / 2,
-            steps=gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N),
-            correct=(correct, noise),
-            other=(f["other"](correct, self.zeta, p.N), noise),
-        )
+    return {**overlaps, **means, **variances, "loss": loss.mean(1)}

@@ -16,9 +16,10 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
+from theory import Equation, array, delta_gradient, delta_sum, table, written_as
+from theory.numbers.streams import keyed
 from theory.state_tracking.attention import Attention
-from theory.state_tracking.model import definitions
+from theory.state_tracking.model import definitions, task
 from theory.state_tracking.model.definitions import output, pi, z
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.model.symbols import (
@@ -45,7 +46,6 @@ from theory.state_tracking.model.symbols import (
 )
 from theory.state_tracking.single_students.dressed import summary
 from theory.state_tracking.single_students.realisation import Realisation, Start
-from theory.symbols.special import gauss_hermite
 
 BEYOND = "beyond the paper: fixed-disorder theory"
 SECOND_ORDER = (
@@ -89,13 +89,6 @@ J = array(
 )
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
-group_accuracy = array(
-    "a_group", "a", "probability that the right logit is a group's largest"
-)
-lead = array(
-    "lead", r"\Delta", "lead of the right logit over another, at given noise of its own"
-)
-xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
 SIZE = n_train * L * share[GROUP]
 
@@ -189,8 +182,8 @@ def entry_covariance() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Mean logits and fluctuations of groups, their probabilities, the rate of M, the
-    force on attention, and accuracy.
+    """Mean logits and fluctuations of groups, their probabilities, the rate of M, and
+    the force on attention.
     """
     elsewhere = 1 - sp.KroneckerDelta(i, j)
     groups = ((s, 1, N), (a, 1, d_g))
@@ -201,7 +194,6 @@ def equations() -> dict[str, Equation]:
     error = prob[at_r] - M_star[a, r, s]
     lifted = plain[r] * sp.exp(shift[r])
     right = sp.Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
-    variance = scatter[GROUP] * C[s, r, r]
     # The weight of an action is correlated with the probabilities through the logits.
     response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
     rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
@@ -210,13 +202,6 @@ def equations() -> dict[str, Equation]:
     )
     left = share[GROUP] * within()
     by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
-    # Probability that each other logit lies below the correct one, given the latter's
-    # noise.
-    winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
-    ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
-    below = (1 + sp.erf(lead[r] / sp.sqrt(2 * variance))) / 2
-    normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
-    first = sp.Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
     loss = sp.log(sp.Sum(sp.exp(mean[at_r]), (r, 1, N))) - right
     price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
     slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
@@ -259,21 +244,34 @@ def equations() -> dict[str, Equation]:
             UNIFORM,
         ),
         force=(force[i, j], by_pairs + elsewhere * pi[i, j] * by_scatter, UNIFORM),
-        lead=(lead[r], ahead),
-        group_accuracy=(
-            group_accuracy,
-            sp.Integral(normal * first, (xi, -sp.oo, sp.oo)),
-            "scatter of different states independent, Gaussian",
-        ),
     )
     return exact | ordered
 
 
 # Numerical fixed-disorder theory
 
-# Nodes of the integral over the noise of the correct logit: with more nodes no accuracy
-# changes by 1e-3.
-NOISE = 5
+# Inputs on which accuracies are taken: where there are more, as many are drawn, which
+# leaves a standard error of at most 0.008.
+INPUTS = 4096
+SE = "_se"  # ends the names of standard errors
+
+
+def lists_all_words(p: Parameters) -> bool:
+    """Whether there are so few words and first states that all of them are taken."""
+    return float(p.d_g) ** p.L * p.N <= INPUTS
+
+
+def answered_words(p: Parameters, teachers: np.ndarray, seed: int) -> task.Sequences:
+    """Words on which a student's accuracies are taken: all, from all first states, or a
+    sample of `INPUTS`, which is the seed's own.
+    """
+    if not lists_all_words(p):
+        stream = keyed(seed, len(task.STREAMS))
+        return task.draw_sequences(teachers, INPUTS, p.L, stream)
+    words = np.indices((p.d_g,) * p.L).reshape(p.L, -1).T
+    actions = np.repeat(words, p.N, axis=0)
+    first = np.tile(np.arange(p.N), len(words))
+    return task.Sequences(actions, task.visited(teachers, actions, first))
 
 
 class FixedDisorder:
@@ -293,7 +291,7 @@ class FixedDisorder:
     """
 
     BY_SEED: tuple[str, ...] = (
-        *("counts", "given", "keep", "left", "share", "target", "teachers"),
+        *("counts", "given", "keep", "left", "share", "target", "teachers", "words"),
     )
 
     def __init__(
@@ -304,6 +302,12 @@ class FixedDisorder:
         self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
+        self.all_words = lists_all_words(p)
+        seeds = given.seeds or range(len(M))
+        self.words = [
+            answered_words(p, teachers, seed)
+            for teachers, seed in zip(given.teachers, seeds, strict=True)
+        ]
         self.see(given, p.n_train)
 
     def see(self, given: Realisation, sequences: int) -> None:
@@ -338,7 +342,7 @@ class FixedDisorder:
 
     def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         return np.stack(
             [fixed_disorder_kernels.weights(*each[:4]) for each in self._each(at)]
@@ -367,7 +371,7 @@ class FixedDisorder:
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
@@ -381,7 +385,7 @@ class FixedDisorder:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
         attention.
         """
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
         return np.stack(
@@ -390,7 +394,7 @@ class FixedDisorder:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
@@ -402,37 +406,33 @@ class FixedDisorder:
         right, right_square, total, square, loss = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
         overlap, all_teachers = np.array(entries).T
-        answers = (
-            self._answers(every)
-            if self.accuracies
-            else {"steps": np.full(at.shape[:2], np.nan)}
-        )
         found = summary(
             own,
             overlap / (d * N),
             (all_teachers - overlap) / max(d * (d - 1) * N, 1),
             loss=loss,
-            steps=answers["steps"],
             correct=(right, right_square - right**2),
             other=(other, (square - right_square) / (N - 1) - other**2),
         )
-        return found | answers
+        return found | self._answers(at)
 
-    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
-        """Accuracies by seed and step, and of rollouts where they are known: logits of
-        new sequences are taken as Gaussian about their means for state, step and
-        action.
+    def _answers(self, at: np.ndarray) -> dict[str, np.ndarray]:
+        """Accuracies of steps and of rollouts on the words of `answered_words`, with
+        their standard errors; NaN where descent has diverged.
         """
-        from theory.state_tracking.single_students import accuracy_kernels
+        from theory.state_tracking.single_students.kernels import accuracy_kernels
 
-        rule = gauss_hermite(NOISE)
-        first = np.stack(
-            [accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every]
-        )
-        return {"steps": first.mean((2, 3)), **self._rolled(first)}
-
-    def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """Effect on rollout accuracy of the accuracies by seed, step, state and action;
-        zero to second order.
-        """
-        return {}
+        names = "accuracy", "rollout_accuracy"
+        found = {x + end: np.full(len(at), np.nan) for x in names for end in ("", SE)}
+        if not self.accuracies:
+            return found
+        attention, M = at.astype(np.float32), self.state[2].astype(np.float32)
+        for student, words in enumerate(self.words):
+            weights = attention[student], M[student]
+            if not all(np.isfinite(w).all() for w in weights):
+                continue
+            shares = accuracy_kernels.answers(*weights, words.actions, words.states)
+            for name, share in zip(names, shares, strict=True):
+                error = 0.0 if self.all_words else share.std() / len(share) ** 0.5
+                found[name][student], found[name + SE][student] = share.mean(), error
+        return found

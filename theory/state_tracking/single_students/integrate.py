@@ -17,16 +17,11 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 
-from theory.call.arguments import Positive, checked
-from theory.call.parameters import Allowed, ParameterError
-from theory.runtime import memory
-from theory.state_tracking.model.parameters import Parameters
-from theory.state_tracking.single_students import dressed
+from theory.call.arguments import checked
+from theory.call.refusal import Allowed, ParameterError
 from theory.state_tracking.single_students.cavity import Cavity
-from theory.state_tracking.single_students.dressed import Dressed, accuracies
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.optimised_disorder import Trained
-from theory.state_tracking.single_students.realisation import Start
 
 # Error of one stride, relative to what the stride changes: no time changes by 3e-5 at
 # the settings of the shipped ensembles.
@@ -217,7 +212,7 @@ class Single:
 
 # Curves and times of single seeds by the per-seed theory
 
-System = Dressed | Cavity | FixedDisorder
+System = Cavity | FixedDisorder
 Tolerance = Annotated[float, Allowed(above=0, high=1)]
 
 
@@ -270,9 +265,6 @@ def solve(
             {name: np.stack([f[name] for f in records], 1) for name in records[0]}
         )
     every = {name: np.concatenate([f[name] for f in parts]) for name in parts[0]}
-    every = (
-        accuracies(system.p, every.pop("steps")) | every
-    )  # some levels have rollouts of their own
     data = {name: (("seed", "alpha"), x) for name, x in every.items()}
     return xr.Dataset(
         data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)}
@@ -323,52 +315,3 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
             below, above = A(high - 1)[k], A(high)[k]
             times[k] = high - 1 + (0.5 - below) / (above - below)
     return times
-
-
-@checked
-@np.errstate(over="ignore", invalid="ignore")  # diverging descent does not reach it
-def data_scatter(
-    p: Parameters,
-    start: Start,
-    draws: Annotated[int, Allowed(low=2, high=10**6)],
-    rng: np.random.Generator,
-    alpha: Positive,
-) -> np.ndarray:
-    """Relative standard deviation of the time of A = 1/2 over draws of the training set
-    alone, per seed.
-
-    A training set of n sequences adds a constant Gaussian force of variance
-    ``force_noise`` to every attention entry. Its effect on the time is found by running
-    the dressed theory ``draws`` times.
-
-    Parameters
-    ----------
-    p : Parameters
-        With ``n_train``.
-    start : Start
-        Initial values of the seeds.
-    draws : int
-        Training sets per seed.
-    rng : Generator
-        Random generator for the forces.
-    alpha : float
-        Longest time to integrate to.
-
-    Returns
-    -------
-    ndarray, shape (B,)
-        NaN if a draw does not reach A = 1/2 by then.
-    """
-    memory.require(
-        lambda q: 8 * draws * len(start.R) * q.L**2,
-        p,
-        "forces on all attention entries",
-    )
-    many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
-    size = dressed.equations()["force_noise"].evaluate(
-        {"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train}
-    )
-    pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
-    path = Strides(Dressed(p, many, pull=pull))  # in strides of all
-    times = half_epochs(path, p.run_to(alpha).epochs).reshape(-1, draws)
-    return times.std(1, ddof=1) / times.mean(1)

@@ -4,7 +4,7 @@ steps, and every step counts the batch that the seed's student takes.
 
 import numpy as np
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Steps
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder

@@ -9,13 +9,14 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, until
-from theory.call import scope, sweep
-from theory.call.parameters import Allowed, number
+from theory.call import grid, scope, sweep
+from theory.call.refusal import Allowed, number
 from theory.dynamics import prediction
 from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.onset import ONE_TIME
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.single_students import levels
+from theory.state_tracking.single_students.fixed_disorder import INPUTS, SE
 from theory.state_tracking.single_students.integrate import System, half_times, solve
 from theory.state_tracking.single_students.levels import BEST, LEVELS, Level
 from theory.state_tracking.single_students.realisation import (
@@ -26,8 +27,10 @@ from theory.state_tracking.single_students.realisation import (
 )
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
+ERRORS = [name + SE for name in ACCURACIES]
 DRAW = 0  # seed of drawn initial values
-NOTED = 0.05  # deviation of A from which on a curve says so
+NOTED = 0.05  # deviation, of what is at most one, from which on a curve says so
+JUDGED = ("A", "R", "S", "loss", *ACCURACIES)  # what a note is about
 
 
 @until("alpha")
@@ -62,7 +65,8 @@ def predict(
         follows every entry of M, given teachers, initial weights and training set,
         under any optimiser, schedule and batch size. ``cavity`` knows the size of the
         training set only; it is off where training sequences or actions are few.
-        ``dressed``: one variance of M and Gaussian logits; faster still.
+        ``own_start`` and ``flow`` solve the paper's Eq. (15), from each seed's own
+        start or one for all.
     accuracies : bool
         Whether to compute accuracies, too, at every evaluation. At the demo's sizes
         they take most of the time of the level ``cavity``.
@@ -77,10 +81,11 @@ def predict(
         ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students:
         over ``(seed, alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for
         drawn initial values, with mean and standard deviation ``.mean("draw")`` and
-        ``.std("draw")``; over both for the level ``disorder_drawn``. Time in alpha =
-        epochs / (d_g N). The attribute ``off_by`` is the largest deviation of A from
-        the students; above 0.05 a warning and ``note`` say so. For drawn starts it is
-        about what it is at such sizes, of the default at most that.
+        ``.std("draw")``. Time in alpha = epochs / (d_g N). The attribute ``accuracies``
+        says how accuracies were computed; those on sampled words have their standard
+        errors beside them, ``accuracy_se`` and ``rollout_accuracy_se``. Of runs that
+        were followed each variable has an attribute ``off_by``, its largest deviation
+        from the students; where some are large, a warning and ``note`` say so.
 
     Raises
     ------
@@ -115,11 +120,12 @@ def predict(
     if row.known:
         whose = "drawn realisations" if runs is None else "each seed's own realisation"
         whose = "the given realisations" if given is not None else whose
-    curves = curves.drop_vars([] if accuracies else ACCURACIES)
+    if not accuracies:
+        curves = curves.drop_vars([*ACCURACIES, *ERRORS], errors="ignore")
     curves = curves.assign_attrs(_attributes(p, level, whose))
-    if runs is not None:
-        return curves.assign_attrs(_deviation(curves, runs, level))
-    return curves.assign_attrs(levels.of_drawn(p, level))
+    if accuracies:
+        curves.attrs["accuracies"] = row.accuracies(p)
+    return curves if runs is None else _compared(p, curves, runs, level)
 
 
 TOGETHER = 20  # drawn starts that share their strides
@@ -235,7 +241,7 @@ def labelled(
     if isinstance(values, xr.DataArray):
         return values.rename(name).assign_attrs(attributes).to_dataset()
     arrays = {field: np.asarray(v) for field, v in given.items()}
-    dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
+    dims, coordinates = grid.axes(arrays, np.shape(values), {f: f for f in arrays})
     return xr.Dataset({name: (dims, values, attributes)}, coordinates)
 
 
@@ -283,33 +289,42 @@ def emergence_times(
         "units": "alpha = epochs / (d_g N)",
     }
     if isinstance(p, Parameters) and not fields:
-        words["note"] = levels.students_of_flow(p)
+        words["note"] = ONE_TIME
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 
-def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:
-    """Largest deviation of A from the students that were followed, with a warning where
-    it is large; nothing where only their start is known.
+def _compared(
+    p: Parameters, curves: xr.Dataset, runs: xr.Dataset, level: str
+) -> xr.Dataset:
+    """Curves that say of each variable how far it is at most from the students that
+    were followed, with a warning where that is much; nothing where only their start is
+    known.
     """
-    if "A" not in runs or runs.A.sizes.get("alpha", 1) < 2:
-        return {}
-    gaps = abs(curves.A.mean(["draw"] if "draw" in curves.dims else []) - runs.A)
-    off = float(gaps.max())
-    if not off > NOTED:  # NaN, too
-        return {"off_by": off}
-    worst = gaps.max("alpha")
-    whose = (
-        f"seed {worst.seed.values[worst.values.argmax()]}"
-        if "seed" in worst.dims
-        else "the run"
-    )
+    # Three standard errors of the accuracy of two test sets.
+    sampling = 1.5 * (1 / p.n_test + 1 / INPUTS) ** 0.5
+    notes = []
+    for name in curves.data_vars:
+        if name not in runs or runs[name].sizes.get("alpha", 1) < 2:
+            continue
+        gaps = abs(curves[name] - runs[name])
+        off = float(gaps.max())
+        curves[name].attrs["off_by"] = off
+        largest = float(abs(runs[name]).max())
+        limit = NOTED * max(largest, 1.0) + sampling * (name in ACCURACIES)
+        if name in JUDGED and off > limit:  # not for NaN
+            worst = gaps.max("alpha")
+            whose = (
+                f" (seed {worst.seed.values[worst.values.argmax()]})"
+                if "seed" in worst.dims
+                else ""
+            )
+            notes.append(f"{name} by up to {off:.2g}{whose}")
+    if not notes:
+        return curves
     better = "" if level == BEST else f"; level = {BEST!r} follows their training sets"
-    note = (
-        f"level = {level!r}: A is off by up to {off:.2g} from these students"
-        f" ({whose}){better}"
-    )
+    note = f"level = {level!r}: off from these students: {', '.join(notes)}{better}"
     warnings.warn(note, scope.FarOff, stacklevel=6)
-    return {"off_by": off, "note": note}
+    return curves.assign_attrs(note=note)
 
 
 def _followed(

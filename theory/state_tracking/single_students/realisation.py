@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from theory.call import scope
-from theory.call.parameters import Allowed, ParameterError, number
+from theory.call.refusal import Allowed, ParameterError, number
 from theory.runtime import memory
 from theory.state_tracking.model import task
 from theory.state_tracking.model.parameters import Parameters

@@ -1,3 +1,1 @@
-"""derived, roles, symmetry, closure, printed, check,
-kept=derivation_store, remedies.
-"""
+"""From a statement to its flow: classes, symmetry, closure, printed forms, checks."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation import symmetry
 from theory.statement.derivation.symmetry import Points
 from theory.statement.evaluation import arrays

@@ -1,9 +1,12 @@
-"""Derivations kept between runs, by the digest of statement, engine and SymPy.
+"""What takes time in a derivation, kept between runs, by the digest of statement,
+engine and SymPy.
 
-They are JSON in the user's cache folder, sealed by a digest of the content, the
-statement and the engine. Expressions are lists of a few known heads, rebuilt from
-numbers and names alone: no text reaches SymPy's parser. Whatever is wrong with a file,
-its statement is derived anew.
+Classes, loss and sizes are derived anew, which takes a moment, and are compared with
+listed inputs. Rates in their shortest form, and which conserved quantities were proved,
+are JSON in the user's cache folder, sealed by a digest of the content, the statement
+and the engine. Expressions are lists of a few known heads, rebuilt from numbers and
+names alone: no text reaches SymPy's parser. Rates that are read are compared in numbers
+with the slopes of the loss. Whatever is wrong with a file, they are derived anew.
 """
 
 from __future__ import annotations
@@ -15,17 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.runtime import output
-from theory.statement.derivation import remedies
+from theory.statement.derivation import check, remedies, symmetry
 from theory.statement.derivation.derived import Derived, derive
-from theory.statement.derivation.roles import Roles
-from theory.statement.derivation.symmetry import Conserved
-from theory.statement.evaluation.world import Class, classes
 from theory.statement.words.stated import Statement
-from theory.statement.words.tree import Weight, require
+from theory.statement.words.tree import require
 from theory.symbols import notation
 
 SYMPY = (
@@ -40,46 +41,44 @@ SYMPY = (
     sp.Rational,
 )
 NUMBERS = {type(x).__name__: x for x in (sp.E, sp.pi, sp.EulerGamma)}
-HEADS: dict[str, Any] = {f.__name__: f for f in (*SYMPY, Class, Conserved)}
-HEADS |= {"list": lambda *x: [*x], "tuple": lambda *x: x, "dict": lambda *x: dict(x)}
-FIELDS = ("classes", "loss", "observables", "status", "assumptions", "sizes", "shared")
-CACHED = ("conserved", "moving", "invariants", "growth")  # what takes time beyond these
+HEADS: dict[str, Any] = {f.__name__: f for f in SYMPY}
 ASSUMED = ("integer", "positive", "real")  # of symbols
+MOST_DIGITS = 1000  # of a number's power
+MOST_TERMS = 10_000  # of a sum between numbers
+COMPARED = 3  # random points at which rates are compared
 
 
 @functools.cache
 def engine() -> str:
     """Digest of the source text of the engine, unparsed, which takes a millisecond."""
     text = b"".join(
-        file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))
+        file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py"))
     )
     return hashlib.sha256(text).hexdigest() + sp.__version__
 
 
 @functools.cache
 def derived(stated: Statement) -> Derived:
-    """Everything derived from a statement: read from the cache if there, otherwise
-    derived and stored.
+    """Everything derived from a statement; what takes time is read from the cache, or
+    stored there.
 
     Raises
     ------
     ParameterError
         If it cannot be derived, with a change that can, if one was found.
     """
+    try:
+        made = replace(derive(stated), refusal=remedies.refused)
+    except ParameterError as error:
+        raise remedies.refused(stated, error) from None
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
         path = output.cache_folder() / f"statement_{name}.json"
         stored = json.loads(output.read_text("cache", path))
         if stored.pop("seal") == _seal(stored) and stored["text"] == stated.text:
-            found = _read(stated, stored)
-            found.equations()  # an error if anything is of another kind
-            return found
+            return _read(made, stored)
     except Exception:
         pass  # not there, no home folder, or damaged in any way: derived anew
-    try:
-        made = replace(derive(stated), refusal=remedies.refused)
-    except ParameterError as error:
-        raise remedies.refused(stated, error) from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with output.atomic(path) as temporary:
@@ -102,31 +101,49 @@ def _written(made: Derived) -> dict[str, Any]:
     made.equations()
     return {
         "text": made.statement.text,
-        "inverse": made.roles.inverse,
-        "fields": [_down(getattr(made, k)) for k in FIELDS],
-        "cached": [[k, _down(vars(made)[k])] for k in CACHED if k in vars(made)],
+        "proved": [q.proved for q in vars(made).get("conserved", [])],
+        "moving": [_down(rate) for rate in vars(made).get("moving", {}).values()],
     }
 
 
-def _read(stated: Statement, found: dict[str, Any]) -> Derived:
-    up = functools.partial(_up, stated)
-    roles = Roles(stated, inverse=found["inverse"])
-    made = replace(
-        Derived(stated, roles, *map(up, found["fields"])), refusal=remedies.refused
-    )
-    vars(made).update({k: up(value) for k, value in found["cached"]})
-    if not made.shared:
-        classes(stated, roles)  # quick, beside the loss: which entries they have
-    for c in made.classes if made.shared else ():
-        notation.symbol(c.symbol.name, means=c.means, real=True)
+def _read(made: Derived, found: dict[str, Any]) -> Derived:
+    """A derivation with the proofs and rates of a file.
+
+    Raises
+    ------
+    ParameterError
+        If rates are no expressions, or not those of the loss.
+    """
+    made = replace(made)
+    if not (made.shared or made.directions):
+        proved = found["proved"]
+        require(all(isinstance(x, bool) for x in proved), "proved: no truth")
+        vars(made)["conserved"] = symmetry.conserved(made, proved)
+    if found["moving"]:
+        rates = [_up(x) for x in found["moving"]]
+        require(all(isinstance(x, sp.Expr) for x in rates), "rates: no expressions")
+        _compare(made, rates)
+        vars(made)["moving"] = dict(zip(made.quotient.order, rates, strict=True))
+    made.equations()
     return made
 
 
-def _down(x: Any) -> Any:
-    """An expression, or a container of expressions, as nested lists."""
-    if x is None or isinstance(x, str | bool | int):
-        return x
-    if isinstance(x, Weight | sp.IndexedBase):
+def _compare(made: Derived, rates: list[sp.Expr]) -> None:
+    """Compare rates with slopes of the loss at random numbers."""
+    free = sorted(set().union(*(rate.free_symbols for rate in rates)), key=str)
+    of = symmetry.compiled(rates, free)
+    points = symmetry.Points(made)
+    for _ in range(COMPARED):
+        numbers, expected = symmetry.rates(made, points)
+        values = np.array(of(*(numbers[s.name] for s in free)), float)
+        scale = max(float(np.abs(expected).max()), symmetry.SMALL)
+        close = np.abs(values - expected).max() <= check.AGREE * scale
+        require(close, "rates: not those of the loss")
+
+
+def _down(x: sp.Basic) -> list[Any]:
+    """An expression as nested lists."""
+    if isinstance(x, sp.IndexedBase):
         return [type(x).__name__, x.name]
     if isinstance(x, sp.Rational):
         return ["Rational", x.p, x.q]
@@ -137,32 +154,39 @@ def _down(x: Any) -> Any:
         return [name]
     if name not in HEADS:
         raise TypeError(f"{x}: cannot be kept")
-    parts: Any = vars(x).values() if isinstance(x, Class | Conserved) else x
-    if isinstance(x, dict | sp.Basic):
-        parts = x.items() if isinstance(x, dict) else x.args
-    return [name, *map(_down, parts)]
+    return [name, *map(_down, x.args)]
 
 
-def _up(stated: Statement, x: Any) -> Any:
-    """What `_down` made lists of; an error for anything else that SymPy would
-    interpret.
+def _up(x: Any) -> Any:
+    """The expression that `_down` made lists of.
+
+    Raises
+    ------
+    ParameterError
+        For anything else, and for what SymPy or a sum over numbers would never end
+        with.
     """
-    if not isinstance(x, list):
-        return x
+    require(isinstance(x, list) and x, "no expression")
     head, *items = x
-    if head == "Weight":
-        return {w.name: w for w in stated.weights}[items[0]]
     if head in ("Symbol", "IndexedBase"):
         require(items[0].isidentifier(), "no name")
-        return (
-            sp.Symbol(items[0], **items[1])
-            if head == "Symbol"
-            else notation.array(items[0])
-        )
+        named = head == "Symbol"
+        return sp.Symbol(items[0], **items[1]) if named else notation.array(items[0])
     if head in NUMBERS:
         return NUMBERS[head]
-    parts = [_up(stated, part) for part in items]
-    make = HEADS[head]
-    kind = int if make is sp.Rational else sp.Basic if make in SYMPY else object
-    require(all(isinstance(part, kind) for part in parts), f"{head}: of something else")
-    return make(*parts)
+    if head == "Rational":
+        require(all(isinstance(part, int) for part in items), "no number")
+        return sp.Rational(*items)
+    parts = [_up(part) for part in items]
+    if head == "Pow" and all(part.is_Rational for part in parts):
+        base, exponent = parts
+        digits = len(str(base)) * abs(exponent)
+        require(digits <= MOST_DIGITS, "a power with too many digits")
+    if head == "Sum":
+        ends = [end for limit in parts[1:] for end in limit.args[1:]]
+        large = any(end.is_number and abs(end) > MOST_TERMS for end in ends)
+        require(
+            not large and not any(end.has(sp.Pow, sp.exp) for end in ends),
+            "a sum of too many terms",
+        )
+    return HEADS[head](*parts)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.call.scope import Limit
 from theory.dynamics.conserved import linearised
 from theory.dynamics.flow import Flow
@@ -28,6 +28,7 @@ from theory.statement.randomness import random_starts as starts
 from theory.statement.words.stated import Statement, scope_of
 from theory.statement.words.tree import Random, Weight, require
 from theory.symbols import algebra, notation
+from theory.symbols.fractions import shortest
 from theory.symbols.notation import Forms
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -283,8 +284,8 @@ class Derived:
             loss = algebra.replaced(self.loss, q.gauge)
             slopes = {x: algebra.slope(loss, x) for x in q.order}
         return {
-            x: symmetry.tidied(
-                -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
+            x: shortest(
+                -sp.Rational(101, 100) * sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
             )
             for x in q.order
         }
@@ -294,12 +295,10 @@ class Derived:
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:
         """Growth rates where all order parameters are zero, if that is a fixed point
-        and they solve equations of at most second degree; none are looked for where
-        rates are long.
+        and they solve equations of at most second degree.
         """
         zero = dict.fromkeys(self.moving, sp.S.Zero)
-        long = symmetry.longer(sp.Tuple(*self.moving.values()), symmetry.PROVABLE)
-        if long or any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
+        if any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
             return []
         try:
             return [mode.rate for mode in linearised(self.flow, zero)]

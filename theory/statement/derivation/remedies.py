@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation.derived import derive
 from theory.statement.words.stated import Statement, statement
 from theory.statement.words.tree import Index, Node, Value, reached, subterms, walk

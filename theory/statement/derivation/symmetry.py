@@ -4,18 +4,20 @@ found in numbers and proved in symbols.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.symbols import notation
-from theory.symbols.algebra import Rebuild, rebuilt, slope
+from theory.symbols.algebra import Rebuild, rebuilt, slope, vanishes
 from theory.symbols.notation import Forms
+from theory.symbols.reading import sympified
 
 RANK = 1e-9  # of a column's size: double precision with a margin
 SMALL = 1e-4  # slope below which errors are absolute: all of them may vanish
@@ -25,11 +27,6 @@ LARGEST_DRAWN = 13  # of a size
 MOST_TRIES = 2000
 HIDING = 3  # what a pair of equal sizes costs, in units of a size
 AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
-PROVABLE = 1200  # parts of an expression that SymPy multiplies out in a second
-MOST_EXPONENTIALS = (
-    5  # different ones, of an expression that is put over one denominator
-)
-READABLE = 600  # parts of one that it factors in a second
 
 
 def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
@@ -54,79 +51,6 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
         if np.abs(np.array(rounded, float) - vector).max() < AGREE:
             vectors.append(rounded)
     return vectors
-
-
-def rational(expr: sp.Expr) -> tuple[sp.Expr, Forms]:
-    """An expression with exponentials and logarithms as symbols, and what these stand
-    for.
-
-    Exponentials of sums are products; arguments that are equal over one denominator are
-    the same.
-    """
-    meaning: Forms = {}
-    named: dict[sp.Expr, sp.Symbol] = {}
-
-    def name(x: sp.Expr) -> sp.Symbol:
-        if x not in named:
-            named[x] = sp.Dummy(
-                f"e{len(named)}", positive=not isinstance(x, sp.log) or None
-            )
-            meaning[named[x]] = x
-        return named[x]
-
-    def spelled(x: sp.Expr, of: Rebuild) -> sp.Expr | None:
-        if isinstance(x, sp.log):
-            return name(sp.log(sp.factor(of(x.args[0]))))
-        if not isinstance(x, sp.exp):
-            return None
-        inside = sp.expand(of(x.args[0]))
-        if not inside.is_polynomial(*inside.free_symbols):
-            inside = sp.cancel(sp.together(inside))
-        if not inside.is_polynomial(*inside.free_symbols):
-            return name(sp.exp(inside))
-        parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(
-            *(name(sp.exp(exponent)) ** many for many, exponent in parts if many != 0)
-        )
-
-    return rebuilt(expr, spelled), meaning
-
-
-def longer(expr: sp.Basic, most: int) -> bool:
-    """Whether an expression has more than so many parts; a long one is not counted to
-    its end.
-    """
-    return any(True for _ in itertools.islice(sp.preorder_traversal(expr), most, None))
-
-
-def proved(expr: sp.Expr) -> bool:
-    """Whether an expression that is zero in numbers is shown to be zero, where that is
-    cheap.
-    """
-    if expr == 0:
-        return True
-    if expr.has(sp.Sum) or longer(expr, PROVABLE):
-        return False
-    made, meaning = rational(expr)
-    return (
-        len(meaning) <= 2 * MOST_EXPONENTIALS
-        and sp.expand(sp.numer(sp.together(made))) == 0
-    )
-
-
-def tidied(expr: sp.Expr) -> sp.Expr:
-    """A rational function of exponentials over one denominator, in factors, if that is
-    shorter.
-    """
-    if longer(expr, READABLE) or expr.has(sp.Sum, sp.log):
-        return expr
-    made, meaning = rational(expr)
-    if len(meaning) > MOST_EXPONENTIALS:
-        return expr
-    made = sp.factor(sp.together(made))
-    for short, long in reversed(meaning.items()):
-        made = made.xreplace({short: long})
-    return min((made, expr), key=lambda x: x.count_ops())
 
 
 def compiled(
@@ -240,7 +164,7 @@ class Points:
         classes = [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
         limits = [
-            [sp.sympify(x, strict=True).xreplace(fixed) for x in part]
+            [sympified(x).xreplace(fixed) for x in part]
             for part in (sorts, classes, room)
         ]
         self.counts = sp.lambdify(self.sizes, limits, "math")
@@ -287,15 +211,16 @@ class Points:
         return {c.symbol: float(self.rng.normal()) for c in self.made.classes}
 
 
-def conserved(made: Any) -> list[Conserved]:
-    """Linear, then quadratic combinations of weights that gradient flow conserves."""
+def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]:
+    """Linear, then quadratic combinations of weights that gradient flow conserves.
+
+    ``known`` says which of them are proved, if that was found out before.
+    """
     points, invariants = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
-    slopes = (
-        {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
-    )
+    slopes = {x: slope(made.loss, x) for x in size} if known is None else {}
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
@@ -310,19 +235,20 @@ def conserved(made: Any) -> list[Conserved]:
             )
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            moved = (
-                [a * x ** (power - 1) * slopes[x] for x, a in part.items()]
-                if slopes
-                else []
-            )
-            sure = bool(moved) and proved(sp.Add(*moved))
+            sure = False
+            if known is None:
+                moved = (a * x ** (power - 1) * slopes[x] for x, a in part.items())
+                sure = vanishes(sp.Add(*moved))
             invariants.append(Conserved(kind, part, only, sure))
+    if known is not None:
+        pairs = zip(invariants, known, strict=True)
+        return [replace(q, proved=is_proved) for q, is_proved in pairs]
     return invariants
 
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
-    none = (x for x, rate in made.rates.items() if proved(rate))
+    none = (x for x, rate in made.rates.items() if vanishes(rate))
     return [Conserved("frozen", {x: sp.S.One}, x, True) for x in none]
 
 
@@ -361,6 +287,26 @@ def quotient(made: Any) -> Quotient:
         gauge,
         {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()},
     )
+
+
+def rates(made: Any, points: Points) -> tuple[dict[str, float], np.ndarray]:
+    """Rates of the order parameters at random numbers, by complex steps of the loss:
+    the numbers by name, order parameters included, and the rates in order.
+    """
+    q, numbers = made.quotient, points.numbers()
+    order = {x: float(points.rng.normal()) for x in q.order}
+    known = {s: numbers[s.name] for s in made.loss.free_symbols if s.name in numbers}
+    known |= {s: numbers[s.name] for s in made.statement.symbols} | order
+    number = functools.partial(sp.Basic.xreplace, rule=known)
+    values = [float(number(q.gauge[c.symbol])) for c in made.classes]
+    classes = [c.symbol for c in made.classes]
+    slopes = dict(zip(classes, made.slopes(values, numbers)[1], strict=True))
+    class_of = {x: c for c, x in q.gauge.items() if x in q.order}
+    rates = [
+        -sum(float(number(m)) * slopes[class_of.get(y, y)] for y, m in row.items())
+        for row in (q.mobility[x] for x in q.order)
+    ]
+    return numbers | {x.name: v for x, v in order.items()}, np.array(rates)
 
 
 def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:

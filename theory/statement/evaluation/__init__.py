@@ -1,1 +1,1 @@
-"""world, frames, decisions, arrays, wick."""
+"""Numbers of a statement: its world of inputs, frames, decisions and arrays."""

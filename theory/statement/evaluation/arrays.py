@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation.roles import Classes
 from theory.statement.evaluation.wick import expanded
 from theory.statement.words.stated import Statement

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.derivation.roles import Roles
 from theory.statement.evaluation.frames import (
     Element,
@@ -28,6 +28,7 @@ from theory.statement.evaluation.frames import (
 )
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Function, Index, Term, Value, require
+from theory.symbols.reading import sympified
 
 
 class Decisions:
@@ -478,7 +479,7 @@ class Decisions:
 
 @functools.cache
 def _vanishes(weight: Any) -> bool:
-    return sp.expand(sp.sympify(weight, strict=True)) == 0
+    return sp.expand(sympified(weight)) == 0
 
 
 def _without(items: tuple[Any, ...], k: int) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 from sympy.utilities import iterables
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.words.tree import Function, Index
 
 NEGLECTS = (

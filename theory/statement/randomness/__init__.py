@@ -1,3 +1,1 @@
-"""batches=minibatches, fluctuations, recursion, passage, rare=rare_starts,
-starts=random_starts.
-"""
+"""Drawn starts and batches: recursions, fluctuations, passage times, rare starts."""

@@ -21,7 +21,6 @@ from typing import Any
 import sympy as sp
 
 from theory.dynamics.flow import Flow
-from theory.statement.derivation import symmetry
 from theory.statement.derivation.roles import Classes, Roles
 from theory.statement.evaluation import world
 from theory.statement.evaluation.frames import Frame, Vague
@@ -29,6 +28,7 @@ from theory.statement.randomness import random_starts
 from theory.statement.words.stated import WHOLE, scope_of
 from theory.statement.words.tree import Node, Term, Weight, require
 from theory.symbols import algebra, notation
+from theory.symbols.fractions import shortest
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
 ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
@@ -257,7 +257,7 @@ def flow(found: Moments) -> Flow:
         curvature[o.symbol] = h = notation.symbol(
             h, means=f"curvature along {o.symbol}"
         )
-        where[h] = symmetry.tidied(o.curvature["loss"] / o.size)
+        where[h] = shortest(o.curvature["loss"] / o.size)
     for c, rate in made.rates.items():
         bent = [
             algebra.slope(o.curvature["loss"], c) * first[o.symbol]
@@ -267,7 +267,7 @@ def flow(found: Moments) -> Flow:
         rhs[bias[c]] = sp.Add(*carried) - sp.Add(*bent) / (2 * size[c])
     for o in (o for o in found.orbits if first[o.symbol] == o.symbol):
         noise = o.squares / o.size - sp.Mul(*(made.rates[c] for c in o.ends))
-        drawn = sp.S.Zero if random else eta / batch * symmetry.tidied(noise)
+        drawn = sp.S.Zero if random else eta / batch * shortest(noise)
         rhs[o.symbol] = drawn - sp.Add(
             *(
                 many / o.size * (curvature[a] * first[b] + first[a] * curvature[b])

@@ -117,10 +117,9 @@ class Path:
 
         Of one student the curve is m + x, with m that without noise, b the mean of x
         and V its variance. To second order in x, which is the order of b, it crosses
-        the level later by
-        -x/m' + x x'/m'^2 - m'' x^2 / (2 m'^3), and the mean of x x' is V'/2. That is so of a curve
-        that crosses once: no shift is claimed where noise turns it between two
-        measurements.
+        the level later by -x/m' + x x'/m'^2 - m'' x^2 / (2 m'^3), and the mean of x x'
+        is V'/2. That is so of a curve that crosses once: no shift is claimed where
+        noise turns it between two measurements.
         """
         k, never = self.names.index(name), (np.nan,) * 3
         mean = CubicSpline(self.times, self.table[0, k] - level)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.call.parameters import Allowed, ParameterError, number
+from theory.call.refusal import Allowed, ParameterError, number
 from theory.dynamics import prediction
 from theory.dynamics.optimisers import Optimiser
 from theory.numbers import numeric

@@ -1,1 +1,1 @@
-"""tree, language, stated."""
+"""The words of a statement, their syntax tree, and what a file states."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.statement.words.tree import (
     Function,
     Gauss,
@@ -23,6 +23,7 @@ from theory.statement.words.tree import (
     require,
 )
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 
 def sizes(names: str) -> Any:
@@ -73,7 +74,7 @@ def sort(
     ParameterError
         If the size is no positive whole number, nor an expression in sizes.
     """
-    made = sp.sympify(size, strict=True)
+    made = sympified(size)
     whole = made.is_integer and not made.is_nonpositive
     require(whole, f"sort {name}: size = {size}: must be a positive whole number")
     one = ordered + vector + (of is not None) < 2
@@ -199,8 +200,8 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
         )
         return Weight(name, sorts, start)
     try:
-        return Weight(name, sorts, sp.sympify(start, strict=True))
-    except sp.SympifyError:
+        return Weight(name, sorts, sympified(start))
+    except ParameterError:
         laws = "gaussian(sigma), uniform(width) or orthogonal(scale)"
         raise ParameterError(
             f"weight {name}: start = {start!r}: must be a number, {laws}"
@@ -247,9 +248,7 @@ def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:
     )
     said = "its last sort, and no other, must be a vector: sort(..., vector=True)"
     require(last, f"gauss {name}: {said}")
-    return Gauss(
-        name, sorts, var if isinstance(var, Spectrum) else sp.sympify(var, strict=True)
-    )
+    return Gauss(name, sorts, var if isinstance(var, Spectrum) else sympified(var))
 
 
 def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:

@@ -12,8 +12,9 @@ from typing import Any
 
 import sympy as sp
 
-from theory.call.parameters import ParameterError, shown
+from theory.call.refusal import ParameterError, shown
 from theory.symbols import notation
+from theory.symbols.reading import sympified
 
 _count = itertools.count()
 
@@ -355,7 +356,7 @@ class Node(Unordered):
         return self * -1 + other
 
     def __pow__(self, exponent: Any) -> Node:
-        return Node("power", (self,), (), sp.sympify(exponent, strict=True))
+        return Node("power", (self,), (), sympified(exponent))
 
     def __truediv__(self, other: Any) -> Node:
         return self * node(other) ** -1
@@ -374,9 +375,11 @@ def node(value: Any) -> Node:
     """
     if isinstance(value, Node):
         return value
+    if isinstance(value, Unordered):
+        value._refuse()
     try:
-        made = sp.sympify(value, strict=True)
-    except sp.SympifyError:
+        made = sympified(value)
+    except ParameterError:
         made = None
     require(isinstance(made, sp.Expr), f"{value!r}: must be a number")
     return Node(
