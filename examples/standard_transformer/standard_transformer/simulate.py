@@ -92,7 +92,16 @@ SYSTEM = plan.System(
     MEANING,
     memory,
     clock=Parameters.alpha,
-    displayed=("A", "B", "R", "S", "heuristic", "logic", "accuracy", "rollout_accuracy"),
+    displayed=(
+        "A",
+        "B",
+        "R",
+        "S",
+        "heuristic",
+        "logic",
+        "accuracy",
+        "rollout_accuracy",
+    ),
 )
 SYSTEMS = {"student": SYSTEM}
 train = SYSTEM.train
