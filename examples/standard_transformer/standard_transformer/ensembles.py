@@ -2,24 +2,20 @@
 trained.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from simulate.store import runs as store
 from standard_transformer.simulate import MEASURED, SYSTEM
 from standard_transformer.theory import Parameters
 from theory import state_tracking as solvable
-from theory.runtime.sealed import KIND
 from verify.checks.admission import admitted
 
 Ensembles = Mapping[str, xr.Dataset]  # by setting
 PLACE = Path(__file__).with_name("students.nc")
-COMMAND = "python -m verify.timescales standard_transformer --train"
 BASE = Parameters(epochs=200)
 ROTARY, ONE_HEAD = "rotary positions", "1 head"
 # Rows were written with the first seeds seen; these settings have others, none of which
@@ -79,22 +75,6 @@ def train(setting: str, **options: Any) -> xr.Dataset:
     return runs[[*system.meaning]].swap_dims(alpha="epoch").drop_vars("alpha")
 
 
-def joined(by_setting: Ensembles) -> xr.Dataset:
-    """Runs of all settings in one dataset over setting, seed and measurement; NaN after
-    the end, and for other seeds.
-    """
-    parts = []
-    for runs in by_setting.values():
-        numbered = runs.assign_coords(measurement=("epoch", np.arange(runs.epoch.size)))
-        part = numbered.swap_dims(epoch="measurement").reset_coords("epoch")
-        parts.append(part.astype("float32"))
-    whole = xr.concat(parts, "setting", join="outer", combine_attrs="drop")
-    fields = {name: parameters(name).stored() for name in by_setting}
-    return whole.assign_coords(setting=[*by_setting]).assign_attrs(
-        kind=KIND, parameters=json.dumps(fields), command=COMMAND
-    )
-
-
 def shipped() -> dict[str, xr.Dataset]:
     """Runs by setting, over seed and epoch."""
     whole = admitted(PLACE, store.read(PLACE))
@@ -105,8 +85,3 @@ def shipped() -> dict[str, xr.Dataset]:
         runs = runs.isel(measurement=runs.epoch.notnull().values, seed=present)
         by_setting[name] = runs.swap_dims(measurement="epoch").drop_vars("measurement")
     return by_setting
-
-
-def renew(**options: Any) -> None:
-    """Train all settings again, and write the file."""
-    store.write(joined({name: train(name, **options) for name in SETTINGS}), PLACE)

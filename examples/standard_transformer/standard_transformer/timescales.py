@@ -20,7 +20,6 @@ from verify.checks.report import Report, Request
 from verify.checks.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 from verify.compare.emergence import first_crossing, power
 
-TRAINS = True  # what comes with the code, if asked
 STAGES = ("guess", "attention", "logic", "rollout")
 WAITING = 0.1  # share of its way that attention has made at the end of the first stage
 # The guess from actions, which the solvable student tends to, is 20 to 70% better.
@@ -46,8 +45,6 @@ WHY = (
     "held if the distance is one that so few seeds show (9 times in 10, by chance once"
     " in 700)"
 )
-HEADER = ("setting", "attention: step", "logic / attention", "rollout / attention")
-HEADER += ("1 - S/R before", "1 - S/R at attention", "accuracy before / guess")
 
 
 def stages(p: solvable.Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -212,39 +209,15 @@ def allowed(runs: Ensembles) -> Iterator[Check]:
         yield at_most(name, DEFINED, half, more, "half a pair")
 
 
-@listed
-def table(by_setting: Ensembles) -> Iterator[list[str]]:
-    """Stages of every setting, one row each."""
-    for setting, t in by_setting.items():
-        ratios = (t.logic / t.attention, t.rollout / t.attention)
-        shares = (t.early, t.specific, t.plateau / t.known)
-        cells = [mean_and_error(x, 2) for x in (*ratios, *shares)]
-        yield [setting, mean_and_error(t.attention, 0), *cells]
-
-
-def mean_and_error(values: xr.DataArray, digits: int) -> str:
-    """Mean and standard error over the seeds that got there, and how many did not."""
-    reached = values.dropna("seed").values
-    if len(reached) < 2:
-        return "not reached"
-    lost = values.size - len(reached)
-    missing = f" ({lost} not)" if lost else ""
-    error = scipy.stats.sem(reached)
-    return f"{reached.mean():.{digits}f} +- {error:.{digits}f}{missing}"
-
-
-def compare(runs: Ensembles) -> Report:
-    """All rows and the table of stages."""
+def compare(runs: Ensembles) -> list[Check]:
+    """All rows."""
     by_setting = all_stages(runs)
-    checks = [*first_stage(by_setting), *order(by_setting), *specificity(by_setting)]
-    checks += [*exponents(by_setting), *one_head(by_setting, runs), *allowed(runs)]
-    title = "stages of learning (mean and standard error over seeds)"
-    return Report(checks, tables={title: (HEADER, table(by_setting))})
+    rows = [*first_stage(by_setting), *order(by_setting), *specificity(by_setting)]
+    rows += [*exponents(by_setting), *one_head(by_setting, runs), *allowed(runs)]
+    return rows
 
 
 def report(request: Request) -> Report:
     """Rows of the students that come with the code."""
     request.of_its_own()
-    if request.renew:
-        ensembles.renew(**request.training)
-    return compare(ensembles.shipped())
+    return Report(compare(ensembles.shipped()))
