@@ -88,6 +88,7 @@ def test_a_bound_is_held_contradicted_or_undecided():
     assert missing.verdict == "FAIL"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "change", "name"),
     [
@@ -116,6 +117,7 @@ def test_rows_see_another_order(group, change, name):
     assert failing == [c.name for c in right if c.name.startswith(name)] != []
 
 
+@pytest.mark.slow
 def test_rows_see_other_exponents():
     """Times in proportion to those of the flow decide nothing; constant ones do."""
     settings = {name for names in timescales.ALONG.values() for name in names}
@@ -131,6 +133,7 @@ def test_rows_see_other_exponents():
     assert not {c.verdict for c in flat} - {"bound", "agrees"}
 
 
+@pytest.mark.slow
 def test_rows_see_a_head_that_learns():
     """One head as good as two fails; a head that knows what it cannot see, too."""
 
@@ -150,6 +153,7 @@ def test_rows_see_a_head_that_learns():
     assert known.verdict == "agrees"
 
 
+@pytest.mark.slow
 def test_rotary_positions_are_expected_to_mix():
     """Logic before attention, better than by a guess from the state."""
     own = stages_of(ROTARY, specific=0.6, above=1.3, logic=60.0)
@@ -160,6 +164,7 @@ def test_rotary_positions_are_expected_to_mix():
         assert [c.verdict != "FAIL" for c in rows] == [right] * 4
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_not_reached():
     """In one seed: as a later stage it counts as if at the end, as an earlier one the
     row fails; no mean over the others is taken for it.
@@ -232,6 +237,7 @@ def test_they_are_those_of_the_settings(runs):
         assert measured.to_array().notnull().all()
 
 
+@pytest.mark.slow
 def test_standard_transformers_learn_in_stages(found):
     """Guess, attention, logic, rollout, in every setting that learns; attention before
     logic.
@@ -241,6 +247,7 @@ def test_standard_transformers_learn_in_stages(found):
     assert undecided(rows) <= {ROTARY, "N = 4", "d_g = 4"}
 
 
+@pytest.mark.slow
 def test_the_first_stage_is_a_guess_from_the_state(found):
     """Before attention the accuracy is that of the best guess from the state alone, not
     that of the best guess from the actions of the sequence.
@@ -255,6 +262,7 @@ def test_the_first_stage_is_a_guess_from_the_state(found):
         assert found["base"].plateau.sel(seed=seed) < 0.85 * knowing
 
 
+@pytest.mark.slow
 def test_logic_is_specific_first_in_the_solvable_student_alone(found):
     """1 - S/R before and at the time of attention: large there by both optimisers,
     small here.
@@ -264,6 +272,7 @@ def test_logic_is_specific_first_in_the_solvable_student_alone(found):
     assert undecided(rows) <= {ROTARY, "N = 4", "solvable, Adam"}
 
 
+@pytest.mark.slow
 def test_the_time_of_attention_grows_more_slowly_than_by_the_flow(found):
     """In L and d_g; of N eight seeds do not decide it."""
     rows = timescales.exponents(found)
@@ -271,6 +280,7 @@ def test_the_time_of_attention_grows_more_slowly_than_by_the_flow(found):
     assert undecided(rows) <= {"N"}
 
 
+@pytest.mark.slow
 def test_one_head_is_later(found, runs):
     """Its rollouts are right later than those of two heads, and what its attention
     allows is what it knows.
@@ -279,6 +289,7 @@ def test_one_head_is_later(found, runs):
     assert (later.verdict, known.verdict) == ("bound", "agrees")
 
 
+@pytest.mark.slow
 def test_no_student_knows_more_than_its_attention_allows(runs):
     """One that does fails."""
     assert not failed(timescales.allowed(runs))
