@@ -268,7 +268,9 @@ def test_theories_of_the_solvable_student_refuse_these():
         solvable.train(p, **ALONE)
 
 
-@pytest.mark.parametrize("change", [dict(fix_embedding=True), dict(rope="2pi")])
+@pytest.mark.parametrize(
+    "change", [dict(fix_embedding=True, d_model=1), dict(rope="2pi")]
+)
 def test_fields_that_do_nothing_are_refused(change):
     """One line naming field and value."""
     with pytest.raises(ParameterError, match=f"^{next(iter(change))} = ") as caught:
