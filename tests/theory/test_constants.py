@@ -12,6 +12,7 @@ from theory import state_tracking as st
 from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.state_tracking.onset import HALF
+from verify import ensembles
 
 
 def demo(**given):
@@ -50,8 +51,13 @@ def test_arrays_of_constants_become_dimensions():
 
 
 def test_curves_of_students_take_constants_where_the_theory_is_a_flow():
-    ours = st.predict(demo(), seeds=2, until=1, level="own_start")
-    assert np.isfinite(ours.A).all()
+    p, runs = ensembles("demo")
+    runs = runs.isel(seed=slice(2))
+    found = st.predict(p, runs, level="flow", accuracies=False, c_omega=1.0)
+    end = float(runs.alpha[-1])
+    curve = st.flow().solve(p, at=runs.alpha.values, alpha=end, c_omega=1.0)
+    for seed in range(2):
+        assert found.A.isel(seed=seed).values == pytest.approx(curve.A.values, rel=1e-8)
     with pytest.raises(ParameterError, match="follows weights, which have their own"):
         st.predict(demo(), seeds=2, until=1, c_omega=1.0)
     with pytest.raises(ParameterError, match="follows weights"):

@@ -164,11 +164,13 @@ class BaseParameters(metaclass=Named):
         return super().__new__(cls)
 
     @classmethod
-    def _known(cls, names: typing.Iterable[str], *more: str) -> None:
+    def _known(
+        cls, names: typing.Iterable[str], *more: str, constants: bool = False
+    ) -> None:
         """Reject names that are neither fields nor further arguments of the calling
-        function.
+        function, nor, if it takes them, constants.
         """
-        known = [*more, *cls._fields()]
+        known = [*more, *cls._fields(), *(cls.CONSTANTS if constants else ())]
         for name in names:
             if name not in known:
                 raise ParameterError(
@@ -287,7 +289,7 @@ class BaseParameters(metaclass=Named):
         """Copy with some fields changed, or with derived constants that are given
         (those in ``CONSTANTS``).
         """
-        self._known(changes, *self.CONSTANTS)
+        self._known(changes, constants=True)
         given = {n: v for n, v in changes.items() if n in self.CONSTANTS}
         fields = {n: v for n, v in changes.items() if n not in given}
         plain = dataclasses.replace(self._plain(), **fields)
@@ -313,7 +315,7 @@ class BaseParameters(metaclass=Named):
             name, sign, raw = text.partition("=")
             if not sign:
                 raise ParameterError(f"--set {text}: must be NAME=VALUE")
-            self._known([name], *self.CONSTANTS)
+            self._known([name], constants=True)
             changes[name] = self._read(name, raw)
             parts = [self._read(name, part) for part in raw.split(",")]
             if len(parts) > 1 and not any(isinstance(part, str) for part in parts):

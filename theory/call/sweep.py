@@ -70,7 +70,7 @@ def spanned(p: Any, fields: Mapping[str, Any]) -> Grid:
         For an unknown field, and as `Grid`.
     """
     if isinstance(p, BaseParameters):
-        p._known(fields, *p.CONSTANTS)
+        p._known(fields, constants=True)
         return Grid(fields, p.replace)
     return Grid(fields, lambda **values: numbers(p) | values)
 
