@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 
-import numpy as np
 import pytest
 
 from theory import onset
