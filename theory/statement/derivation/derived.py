@@ -285,7 +285,7 @@ class Derived:
             slopes = {x: algebra.slope(loss, x) for x in q.order}
         return {
             x: shortest(
-                -sp.Rational(101, 100) * sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
+                -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
             )
             for x in q.order
         }
