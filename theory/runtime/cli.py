@@ -164,6 +164,7 @@ class Parser(argparse.ArgumentParser):
         """Complete a word for the shell."""
         import argcomplete
 
+        argcomplete.safe_actions.add(Once)  # storing a value does no work
         argcomplete.autocomplete(self)
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
