@@ -120,14 +120,14 @@ class Once(argparse._StoreAction):
     """An option that takes a value, which is given once."""
 
     def __call__(
-        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
     ) -> None:
         """Store the value, or refuse a second one."""
         given: set[str] = vars(namespace).setdefault("_given", set())
         if self.option_strings and self.dest in given:
-            parser.error(f"{option}: is given twice; give it once")
+            parser.error(f"{option_string}: is given twice; give it once")
         given.add(self.dest)
-        super().__call__(parser, namespace, values, option)
+        super().__call__(parser, namespace, values, option_string)
 
 
 class Parser(argparse.ArgumentParser):
