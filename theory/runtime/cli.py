@@ -140,9 +140,9 @@ class Parser(argparse.ArgumentParser):
         for name in (None, "store"):
             self.register("action", name, Once)
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         """Reject unknown flags first: argparse would take the word after one for a
         MODEL.
         """
