@@ -64,6 +64,7 @@ COMMANDS = {
         "__main__",
         "demo",
         "fidelity",
+        "fit",
         "gradients",
         "laws",
         "thresholds",
@@ -147,7 +148,8 @@ def may_import(module, other):
     if here == "runtime" and there != "runtime":
         return other == REFUSAL
     order = ROOMS[wing]
-    return there in order and order.index(there) <= order.index(here)
+    known = here in order and there in order
+    return known and order.index(there) <= order.index(here)
 
 
 def upward(sources):

@@ -30,7 +30,8 @@ from theory.runtime import cli, output
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
 from verify.compare import tables, time_axes
-from verify.compare.curves import Comparison, compare
+from verify.compare.comparison import Comparison
+from verify.compare.curves import compare
 
 TOLERANCE = 1e-10  # of the minimum, relative
 BAD = 1e6  # residual where there is no curve, in standard errors

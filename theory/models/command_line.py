@@ -24,9 +24,9 @@ class Parser(cli.Parser):
 
     unset: frozenset[str] = frozenset()  # parameters that the command itself varies
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         """Let ``--beyond`` hold for whatever is computed afterwards."""
         parsed = super().parse_args(args, namespace)
         if getattr(parsed, "beyond", False):

@@ -120,14 +120,14 @@ class Once(argparse._StoreAction):
     """An option that takes a value, which is given once."""
 
     def __call__(
-        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
     ) -> None:
         """Store the value, or refuse a second one."""
         given: set[str] = vars(namespace).setdefault("_given", set())
         if self.option_strings and self.dest in given:
-            parser.error(f"{option}: is given twice; give it once")
+            parser.error(f"{option_string}: is given twice; give it once")
         given.add(self.dest)
-        super().__call__(parser, namespace, values, option)
+        super().__call__(parser, namespace, values, option_string)
 
 
 class Parser(argparse.ArgumentParser):
@@ -140,9 +140,9 @@ class Parser(argparse.ArgumentParser):
         for name in (None, "store"):
             self.register("action", name, Once)
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         """Reject unknown flags first: argparse would take the word after one for a
         MODEL.
         """
@@ -164,6 +164,7 @@ class Parser(argparse.ArgumentParser):
         """Complete a word for the shell."""
         import argcomplete
 
+        argcomplete.safe_actions.add(Once)  # storing a value does no work
         argcomplete.autocomplete(self)
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:

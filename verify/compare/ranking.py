@@ -12,7 +12,7 @@ from theory import ParameterError
 from theory.call import scope
 from theory.runtime import output
 from verify.compare import time_axes
-from verify.compare.curves import Comparison, compare
+from verify.compare.comparison import Comparison, compare_one
 
 RESAMPLED = 4000  # drawn ensembles of seeds
 LEVEL = 0.95
@@ -144,7 +144,7 @@ def rank(
         raise ParameterError("curves: must be two theories or more, by name")
     comparisons, gaps = {}, {}
     for name, curve in curves.items():
-        comparisons[name] = compare(curve, runs, time=time, beyond=beyond)
+        comparisons[name] = compare_one(curve, runs, time=time, beyond=beyond)
         with scope.allow_beyond(beyond):
             gaps[name] = _gaps(*time_axes.pair(curve, runs, time))
     shared = set.intersection(*({*map(str, of.data_vars)} for of in gaps.values()))

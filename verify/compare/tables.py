@@ -36,7 +36,8 @@ from verify.checks import command, ensemble_source
 from verify.checks.check import failed
 from verify.checks.report import Report
 from verify.compare import time_axes
-from verify.compare.curves import Comparison, compare
+from verify.compare.comparison import Comparison
+from verify.compare.curves import compare
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(

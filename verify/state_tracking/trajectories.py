@@ -31,7 +31,8 @@ from verify.checks.check import (
     vanishing,
 )
 from verify.checks.report import Report, Request
-from verify.compare.curves import Comparison, compare
+from verify.compare.comparison import Comparison
+from verify.compare.curves import compare
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking import fidelity
 from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
