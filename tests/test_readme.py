@@ -1,5 +1,6 @@
 """README is correct: its Python runs and prints what stands beside it, its model has
-the printed flow, its commands and flags exist, and it cites what CITATION.cff does.
+the printed flow, its commands run, with the flags they name, and it cites what
+CITATION.cff does.
 """
 
 import contextlib
@@ -8,8 +9,10 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from theory import state_tracking
 from theory.models.registry import find
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -91,3 +94,93 @@ def test_commands(row, capsys):
 def test_the_table_is_read():
     """Not an empty list of rows."""
     assert len(ROWS) > 10
+
+
+# How each command of the table is run here: its arguments, in a quick form, and how the
+# first line of its answer begins. Files are written by `folder`.
+QUICK = {
+    "theory": ("copying.py", "copying: "),
+    "theory.latex": ("associative_memory.superposition --fragment", r"\begingroup"),
+    "theory.onset": (
+        "state_tracking --preset demo --plot onset.png",
+        "state_tracking: N = 16; L = 8;",
+    ),
+    "theory.explore": ("associative_memory.gradient_memory --out page.html", "page"),
+    "simulate": (
+        "associative_memory --preset small --seeds 2 --until 1 --out runs.nc",
+        "students at step 5, t = 1, stored in runs.nc",
+    ),
+    "simulate.sweep": (
+        "associative_memory --grid R=2,4 --seeds 1 --until 1 --out grid",
+        "2 runs, 2 jobs, 0 failed",
+    ),
+    "simulate.discover": ("module.py:head", "1 order parameter for 4 weights"),
+    "verify.gradients": ("associative_memory.gradient_memory", "result: 12 exact"),
+    "verify.timescales": ("associative_memory --preset small --seeds 3", "result: 13"),
+    "verify.trajectories": ("copying.py --seeds 2 --until 1 --plot c.png", "result: 2"),
+    "verify.fidelity": ("--plot levels.png", "result: "),
+    "verify.laws": ("associative_memory.noisy_bigram", "result: 11 agrees"),
+    "verify.rates": ("state_tracking", "result: 7 agrees, 0 FAIL"),
+    "verify.fit": (
+        "state_tracking --preset demo --runs curve.csv --columns alpha=alpha,A=A"
+        " --free c_omega",
+        "parameter  fitted",
+    ),
+    "verify.thresholds": (
+        "--seeds 3 --set d=40 --set steps=10 --set n_test=200 --set order=8",
+        "result: ",
+    ),
+    "papers": ("forner2026 --figure onset --out figures", "figures/figure_onset.png"),
+}
+MISSES = {"verify.thresholds"}  # ten steps are no training: rows fail, as they should
+MODULE = """
+import torch
+
+
+class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read = torch.nn.Parameter(torch.full((2,), 0.1))
+        self.write = torch.nn.Parameter(torch.full((2,), 0.1))
+
+    def loss(self, x):
+        answer = (self.read * self.write).sum() * x
+        return ((x - answer) ** 2).mean() / 2
+
+
+def head():
+    return Head(), torch.ones(4)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of a user: README's statement, a module, a measured curve, a store."""
+    (tmp_path / "copying.py").write_text(STATEMENT)
+    (tmp_path / "module.py").write_text(MODULE)
+    times = np.linspace(0, 8, 21)
+    curve = state_tracking.flow().solve(
+        state_tracking.Parameters.demo(), alpha=8, at=times
+    )
+    curve.A.to_dataframe().to_csv(tmp_path / "curve.csv")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("verify.state_tracking.fidelity.SETTINGS", ("L_2",))
+    monkeypatch.setattr("verify.state_tracking.fidelity.DRAWN", "L_2")
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
+    return tmp_path
+
+
+def test_every_command_of_the_table_has_a_quick_form():
+    """A row that is added is run, too."""
+    assert {row.split("`")[0].split()[2] for row in ROWS} == set(QUICK)
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_commands_run(command, folder, forked):
+    """Exit code and first line of every command of the table."""
+    arguments, first = QUICK[command]
+    done = forked(command, *arguments.split(), seconds=300)
+    expected = 1 if command in MISSES else 0
+    assert done.returncode == expected, done.stderr
+    assert done.stdout.startswith(first), done.stdout[:200]
