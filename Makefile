@@ -5,7 +5,6 @@
 # `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
 # `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too;
 # `make site` checks the links of what `make docs` built and packs it into output/site.zip.
-# On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -26,12 +25,10 @@ define WHILE_ALIVE
 endef
 WITH_TESTS := -e ".[test]" -e ./examples/linear_attention
 DEMO := output/demo
-OUT ?= output/device
-SECONDS_LEFT ?= 1800
 # Python keeps compiled sources: without, each process of tests and pages compiles the toolkit again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-lowest test-newest dist faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
+.PHONY: demo test test-all test-lowest test-newest dist faults check docs-setup docs docs-all site setup clean
 
 setup: $(TESTS)
 
@@ -84,12 +81,6 @@ dist: $(TESTS)
 
 faults: $(TESTS)
 	$(RUN) -m tests.faults
-
-gpu:
-	$(PYTHON) -m verify.device --device cuda --out $(OUT) --seconds $(SECONDS_LEFT)
-
-gpu-dry-run: $(TESTS)
-	$(RUN) -m verify.device --dry-run
 
 $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"

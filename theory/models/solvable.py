@@ -18,7 +18,7 @@ from theory.models import registry
 from theory.runtime import cli
 from theory.runtime.cli import COMPLETION
 
-UNLISTED = re.compile(r"verify|.*\.(benchmark|demo|device|start)")
+UNLISTED = re.compile(r"verify|.*\.demo")
 USAGE = """\
 solvable VERB [MODEL[.SYSTEM]] [--set NAME=VALUE] ...  (or python -m VERB ...)
 {verbs}

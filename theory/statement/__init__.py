@@ -35,8 +35,6 @@ What follows from it:
 `theory.statement.model`
     The names of a model's ``theory`` package (`theory_of`), and its `parameters`;
     `theory.models.stated` makes it a model of the registry.
-`theory.statement.benchmark`
-    CPU time of a derivation and of the command that prints it.
 `theory.statement.overlaps`
     Rates of overlaps of hidden units from the averaged loss; means with slopes of erf
     units, which noise of online descent is made of.
