@@ -15,6 +15,7 @@ from theory.parameters import ParameterError
 from verify.check import failed
 from verify.exponents import Rate
 from verify.rates import flow_rows, main, of_flow, rates
+from verify.state_tracking.rates import of_sizes
 
 STEPS = (0.1, 0.05, 0.025, 0.0125)
 x, y, t = sp.symbols("x y t", real=True)
@@ -210,6 +211,13 @@ def test_the_command_on_one_model_and_without_rows(capsys):
         ParameterError, match="positional_semantic has no flow, and states no order"
     ):
         main(["positional_semantic", "--quiet"])
+
+
+def test_limits_of_state_tracking_are_approached_as_stated():
+    """Local powers, each with enough sizes that another order would be seen."""
+    rows = of_sizes()
+    assert {c.equation for c in rows} >= {"alpha_star", "alpha_level_large_L"}
+    assert len(rows) == 3 and {c.verdict for c in rows} == {"agrees"}
 
 
 @pytest.mark.slow

@@ -41,8 +41,11 @@ def of_sizes() -> Iterator[Check]:
         yield rate.check(f"power of 1/L in what {name} leaves out", name)
     limit = thermodynamic_limit()
     event = {"half": limit.state[0] - sp.Rational(1, 2)}
-    endless = float(limit.solve(sized(10.0, 1.0), at=[0.0], alpha=30.0, events=event)["half"])
-    rate = rates(endless, emergence_time(sized(10.0, STATES)), 1 / STATES, rounding=ROUNDING)
+    sizes = sized(10.0, STATES)
+    kept = ("L", "A_0", "R_0", "S_0", "eta", "c_omega")  # what is left at infinite N
+    at = {name: sizes[name] for name in kept}
+    endless = float(limit.solve(at, at=[0.0], alpha=30.0, events=event)["half"])
+    rate = rates(endless, emergence_time(sizes), 1 / STATES, rounding=ROUNDING)
     yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
 
 
