@@ -42,9 +42,10 @@ def of_sizes() -> Iterator[Check]:
     limit = thermodynamic_limit()
     event = {"half": limit.state[0] - sp.Rational(1, 2)}
     sizes = sized(10.0, STATES)
-    kept = ("L", "A_0", "R_0", "S_0", "eta", "c_omega")  # what is left at infinite N
-    at = {name: sizes[name] for name in kept}
-    endless = float(limit.solve(at, at=[0.0], alpha=30.0, events=event)["half"])
+    expressions = (*limit.expanded.values(), *limit.initial.values())
+    symbols = set().union(*(x.free_symbols for x in expressions))  # without N, d_g and zeta
+    remaining = {x.name: sizes[x.name] for x in symbols if x.name in sizes}
+    endless = float(limit.solve(remaining, at=[0.0], alpha=30.0, events=event)["half"])
     rate = rates(endless, emergence_time(sizes), 1 / STATES, rounding=ROUNDING)
     yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
 
