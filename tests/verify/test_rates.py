@@ -16,6 +16,7 @@ from theory.models import registry
 from verify.checks.check import failed
 from verify.compare.exponents import Rate
 from verify.rates import flow_rows, main, of_flow, rates
+from verify.state_tracking.rates import of_sizes
 
 STEPS = (0.1, 0.05, 0.025, 0.0125)
 x, y, t = sp.symbols("x y t", real=True)
@@ -256,6 +257,14 @@ def test_the_command_on_one_model_and_without_rows(capsys):
         ParameterError, match="positional_semantic has no flow, and states no order"
     ):
         main(["positional_semantic", "--quiet"])
+
+
+def test_limits_of_state_tracking_are_approached_as_stated():
+    """What three limits leave out falls with the stated powers of the sizes."""
+    rows = of_sizes()
+    limits = ["alpha_level_large_L", "alpha_star", "state_tracking, thermodynamic limit"]
+    assert [row.equation for row in rows] == limits
+    assert {row.verdict for row in rows} == {"agrees"}
 
 
 @pytest.mark.slow

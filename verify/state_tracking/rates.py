@@ -41,18 +41,17 @@ def of_sizes() -> Iterator[Check]:
     v |= {"a": 0.5, "kappa_L": steep, half: lock_function(np.sqrt(2 * np.log(2)))}
     times = emergence_time(sized(LENGTHS, LENGTHS))
     for name, order in (("alpha_level_large_L", 1.5), ("alpha_star", 0.5)):
-        told = (composite.equations() | onset_equations())[name].evaluate(
-            v
-        ) + 0 * LENGTHS
+        stated = (composite.equations() | onset_equations())[name]
+        told = np.broadcast_to(stated.evaluate(v), LENGTHS.shape)
         rate = rates(told, times, 1 / LENGTHS, order, rounding=ROUNDING)
         yield rate.check(f"power of 1/L in what {name} leaves out", name)
     limit = thermodynamic_limit()
     event = {"half": limit.state[0] - sp.Rational(1, 2)}
     sizes = sized(10.0, STATES)
-    kept = ("L", "A_0", "R_0", "S_0", "eta", "c_omega")  # what is left at infinite N
-    solved = limit.solve(
-        {name: sizes[name] for name in kept}, at=[0.0], alpha=30.0, events=event
-    )
+    expressions = (*limit.expanded.values(), *limit.initial.values())
+    symbols = set().union(*(each.free_symbols for each in expressions))
+    kept = {x.name: sizes[x.name] for x in symbols if x.name in sizes}
+    solved = limit.solve(kept, at=[0.0], alpha=30.0, events=event)
     endless = float(solved["half"])
     rate = rates(endless, emergence_time(sizes), 1 / STATES, rounding=ROUNDING)
     yield rate.check(
