@@ -234,12 +234,11 @@ class BaseParameters(metaclass=Named):
     def __repr__(self) -> str:
         """Constructor call with the fields that differ from their defaults."""
         fields = dataclasses.fields(self)
-        given = [(f.name, getattr(self, f.name)) for f in fields]
-        kept = [
-            f"{name}={v!r}"
-            for (name, v), f in zip(given, fields, strict=True)
-            if type(v) is not type(f.default) or v != f.default
-        ]
+        kept = []
+        for field in fields:
+            value = getattr(self, field.name)
+            if type(value) is not type(field.default) or value != field.default:
+                kept.append(f"{field.name}={value!r}")
         given = ", ".join(f"{name}={v!r}" for name, v in self.constants.items())
         call = f"{type(self).__qualname__}({', '.join(kept)})"
         return f"{call}.replace({given})" if given else call
@@ -281,9 +280,9 @@ class BaseParameters(metaclass=Named):
                 f"{cls.__name__}.{preset}: takes fields by keyword, NAME=VALUE, not"
                 f" {shown(given[0])}"
             )
-        given = {n: changes.pop(n) for n in cls.CONSTANTS if n in changes}
+        constants = {n: changes.pop(n) for n in cls.CONSTANTS if n in changes}
         made = cls(**{**cls.PRESETS[preset], **changes})
-        return made.replace(**given) if given else made
+        return made.replace(**constants) if constants else made
 
     def replace(self, **changes: Any) -> Self:
         """Copy with some fields changed, or with derived constants that are given
