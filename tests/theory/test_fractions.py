@@ -151,7 +151,7 @@ def number(expr, rng):
         return of(*map(mpmath.mpf, values.values()))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_fractions(seed):
     """The written forms have the numbers of what they are made from, and a form with
     one of its numbers changed has others.
@@ -172,7 +172,7 @@ def test_random_fractions(seed):
             first = number(expr, np.random.default_rng(state))
             second = number(form, np.random.default_rng(state))
             assert abs(first - second) < mpmath.mpf(10) ** -30 * (1 + abs(first))
-    changed = expr.xreplace({x: x * sp.Rational(1001, 1000), N: N + 1, a: a + 1})
+    changed = expr.xreplace({x: x * sp.Rational(11, 10), N: N + 1, a: a + 1})
     numbers = [number(e, np.random.default_rng(seed)) for e in (expr, changed)]
     same = abs(numbers[0] - numbers[1]) < 1e-30
     assert vanishes(expr - changed) is bool(same)

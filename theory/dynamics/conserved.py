@@ -151,7 +151,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     ]
     rates = [r / sp.Mul(*common) for r in rates]
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
-    if any(not r.has(*flow.state) and not vanishes(r) for r in rates):
+    if any(not (r.has(*flow.state) or r.is_zero or vanishes(r)) for r in rates):
         return []  # SymPy leaves out such an equation
     if not any(rates):
         return [{}]

@@ -171,17 +171,10 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 
 
 def vanishes(expr: sp.Expr) -> bool:
-    """Whether an expression is shown to be identically zero.
-
-    That is decided by `theory.symbols.fractions`. What is not told from zero there, as
-    functions of which only SymPy knows relations, is brought over one denominator and
-    its numerator expanded.
+    """Whether an expression is shown to be identically zero; see
+    `theory.symbols.fractions.vanishing`.
     """
-    expr = sympified(expr)
-    decided = fractions.vanishing(expr)
-    if decided is not None:
-        return decided
-    return bool(sp.expand(sp.numer(sp.together(expr))) == 0)
+    return fractions.vanishing(sympified(expr)) is True
 
 
 def proved(holds: bool, otherwise: str) -> None:
