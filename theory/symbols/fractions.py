@@ -20,7 +20,6 @@ from typing import Any
 import flint
 import sympy as sp
 from sympy.concrete.expr_with_limits import AddWithLimits
-from sympy.core.function import AppliedUndef
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
@@ -54,8 +53,6 @@ class Field:
     ----------
     generators : list of Symbol
         Those that a fraction may contain.
-    decisive : bool
-        Whether an expression whose fraction is not zero is known not to vanish.
     """
 
     def __init__(self, *expressions: sp.Expr) -> None:
@@ -64,7 +61,6 @@ class Field:
         self._names = _Names()
         self._spelled = {e: self._names.spelled(e) for e in expressions}
         self._ring = _Ring(self._names, self._spelled.values())
-        self.decisive = self._names.decisive
 
     @property
     def generators(self) -> list[sp.Symbol]:
@@ -212,7 +208,6 @@ class _Names:
     def __init__(self) -> None:
         self.meaning: dict[sp.Symbol, sp.Expr] = {}
         self.root_of: dict[sp.Symbol, sp.Expr] = {}  # in symbols for generators
-        self.decisive = True
         self._known: dict[Any, sp.Symbol] = {}
         self._memory: dict[sp.Expr, sp.Expr] = {}
         self._exponents: dict[sp.Expr, sp.Expr] = {}  # and what their exponentials are
@@ -270,8 +265,6 @@ class _Names:
 
     def _opaque(self, e: sp.Expr) -> sp.Expr:
         """A generator that is not looked into; equal arguments make it the same."""
-        free = isinstance(e, AppliedUndef | sp.Indexed) or e is sp.pi
-        self.decisive &= free
         if not isinstance(e, sp.Function):
             return self.name(e, e)
         arguments = [self.canonical(a) for a in e.args]
@@ -309,7 +302,6 @@ class _Names:
             return of**whole
         if of.is_positive and (of.is_Symbol or of.is_Pow):  # every power is one of it
             return of**power
-        self.decisive &= of.is_Rational or of.is_Symbol or of.has(sp.Symbol)
         meaning = self.meant(of)
         root = self.name(("root", of), meaning)
         self.root_of[root] = of
@@ -354,7 +346,6 @@ class _Names:
 
     def _logarithm(self, of: sp.Expr) -> sp.Expr:
         parts = [(self.spelled(x), n) for x, n in self._multiplied(of)]
-        self.decisive &= all(x.is_Rational or x.is_Symbol for x, _ in parts)
         return sp.Add(*(n * self._log_of(x) for x, n in parts))
 
     def _exponential(self, exponent: sp.Expr) -> sp.Expr:
@@ -381,7 +372,6 @@ class _Names:
             if shares is None:
                 meaning = sp.exp(self.meant(part))
                 made = self.name(("exp", part), meaning)
-                self.decisive &= not part.has(sp.pi) and not self.root_of
             else:
                 made = sp.Mul(*(self._exponents[x] ** c for x, c in shares.items()))
             self._exponents[part] = made
@@ -423,7 +413,6 @@ class _Names:
         index = sp.Symbol(f"_{depth}", **variable.assumptions0)
         spelled = self.spelled(inside.xreplace({variable: index}))
         low, high = map(self.canonical, bounds)
-        self.decisive = False
         ring = _Ring(self, [spelled])
         value = ring.fraction(spelled)
         moving = [self.meaning.get(s, s).has(index) for s in ring.symbols]
@@ -699,17 +688,6 @@ def positive(expr: sp.Expr) -> bool:
     return all(t.is_nonnegative for t in checked) and any(
         t.is_positive for t in checked
     )
-
-
-def vanishing(expr: sp.Expr) -> bool | None:
-    """Whether an expression is identically zero; None if that is not decided."""
-    try:
-        field = Field(expr)
-        if field.fraction(expr).top == 0:
-            return True
-    except NotRational:
-        return None
-    return False if field.decisive else None
 
 
 def vanishing_sum(

@@ -35,6 +35,7 @@ from theory.statement.derivation import check, symmetry
 from theory.statement.derivation import derivation_store as kept
 from theory.statement.derivation.derived import derive
 from theory.statement.evaluation import arrays
+from theory.symbols import fractions
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision
 POINTS = 20
