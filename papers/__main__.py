@@ -8,14 +8,14 @@ from pathlib import Path
 
 from papers import claims, evidence
 from theory import Model, ParameterError
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, progress
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     keys = {m.paper: m for m in registry.MODELS.values()}
-    parser = cli.parser(
+    parser = command_line.parser(
         "papers",
         "Figures, claims and write-up of a paper, all from the code.",
         "json",

@@ -12,9 +12,10 @@ from typing import Any
 import xarray as xr
 
 from papers import claims, evidence
-from theory import Equation, latex
+from theory import Equation
 from theory.equations import titles
 from theory.equations.titles import described
+from theory.models import write_up
 from theory.runtime import output, plotting, progress
 from verify.checks.check import Check
 from verify.checks.check_table import percent
@@ -122,17 +123,17 @@ class Figure:
 
 # Write-ups
 
-PREAMBLE = latex.PREAMBLE
+PREAMBLE = write_up.PREAMBLE
 Makers = Mapping[str, Callable[[str], str]]
 
 
 def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) -> str:
     """Longtable of plain text cells."""
     lines = [
-        " & ".join(f"\\textbf{{{latex.escape(c)}}}" for c in header)
+        " & ".join(f"\\textbf{{{write_up.escape(c)}}}" for c in header)
         + r" \\ \hline \endhead"
     ]
-    lines += [" & ".join(latex.escape(c) for c in row) + r" \\" for row in rows]
+    lines += [" & ".join(write_up.escape(c) for c in row) + r" \\" for row in rows]
     body = "\n".join(lines)
     return f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n{body}\n\\end{{longtable}}}}"
 
@@ -168,7 +169,7 @@ def claims_table(folder: Path) -> str:
 def picture(name: str, caption: str) -> str:
     """A figure of `write_all` with its caption."""
     drawn = f"\\fitpicture{{figure_{name}.png}}"
-    return f"\\begin{{center}}{drawn}\\\\\n{latex.escape(caption)}\\end{{center}}"
+    return f"\\begin{{center}}{drawn}\\\\\n{write_up.escape(caption)}\\end{{center}}"
 
 
 def makers(
@@ -181,7 +182,9 @@ def makers(
     """
     return {
         "preamble": lambda _: PREAMBLE,
-        "equations": lambda name: "\n".join(latex.display(e) for e in sections()[name]),
+        "equations": lambda name: "\n".join(
+            write_up.display(e) for e in sections()[name]
+        ),
         "figure": lambda name: picture(name, figures[name].caption),
         "claims": lambda _: claims_table(folder),
     }

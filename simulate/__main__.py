@@ -17,13 +17,13 @@ from simulate.store import runs, storage
 from simulate.training.plan import PRECISIONS, System
 from theory.call.parameters import BaseParameters
 from theory.call.refusal import ParameterError
-from theory.models import registry
-from theory.runtime import cli, commands, output
+from theory.models import command_line, registry, solvable
+from theory.runtime import cli, output
 
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
     """Argument parser of a training command."""
-    made = cli.parser(
+    made = command_line.parser(
         prog,
         description,
         "json",
@@ -65,7 +65,7 @@ def base(args: argparse.Namespace, system: System) -> BaseParameters:
     parameter.
     """
     kind: Any = system.parameters
-    p = cli.preset(kind, args.preset)
+    p = command_line.preset(kind, args.preset)
     alpha = cli.positive("--alpha", args.alpha)
     if alpha is not None and any(f.name == "alpha" for f in dataclasses.fields(kind)):
         p = p.replace(alpha=alpha)
@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     )
     words = sys.argv[1:] if argv is None else argv
     if not (words or model):
-        print(commands.by_model([*systems.every()]))
+        print(solvable.by_model([*systems.every()]))
         print(
             "\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out"
             " PATH"

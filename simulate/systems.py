@@ -1,9 +1,11 @@
 """All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for
-any kind; and a tiny setting of each, for tests and for `verify.device`.
+any kind; and a tiny setting of each, for tests and for
+`verify.checks.students_on_device`.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -59,51 +61,19 @@ def every() -> dict[str, System]:
     return systems
 
 
-STEPS = dict(steps=24, eval_every=4)
-TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
-BLOCK = dict(d_model=8, d_ff=8, batch_size=16)
-SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
-HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
-TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
-COUNTING = dict(
-    length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10
-)
-
-# Keys: system and, after a comma, variant.
-STUDENTS: dict[str, dict[str, Any]] = {
-    "state_tracking.student": TRACKING,
-    "state_tracking.student, adamw, minibatches": dict(
-        TRACKING, optimizer="adamw", eta=0.02, batch_size=20
-    ),
-    "state_tracking.student, embedding": dict(TRACKING, fix_embedding=False, d_model=3),
-    "induction_heads.disentangled": dict(HEADS, trained="projected"),
-    "induction_heads.three": HEADS,
-    "induction_heads.nineteen": HEADS,
-    "induction_heads.all": HEADS,
-    "induction_heads.standard": dict(
-        D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS
-    ),
-    "induction_heads.bursty": dict(N=6, B=2, **STEPS),
-    "positional_semantic.attention": SENTENCES,
-    "positional_semantic.attention, adam": dict(
-        SENTENCES, optimizer="adam", polish=False
-    ),
-    "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
-    "positional_semantic.linear": SENTENCES,
-    "positional_semantic.linear, adam": dict(SENTENCES, optimizer="adam"),
-    "positional_semantic.histogram": COUNTING,
-    "associative_memory.factual_recall": dict(batch_size=16, **STEPS),
-    "associative_memory.trigger_task": TRIGGER,
-    "associative_memory.trigger_task, transformer": dict(
-        TRIGGER, student="transformer"
-    ),
-    "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
-    "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
-    "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
-}
+@functools.cache
+def tiny() -> dict[str, Mapping[str, Any]]:
+    """Parameters of runs of a moment, of every kind of student: by system and, after a
+    comma, what is particular about them.
+    """
+    return {
+        ", ".join(filter(None, (name, particular))): values
+        for name, system in every().items()
+        for particular, values in system.tiny.items()
+    }
 
 
 def student(name: str, **changes: Any) -> tuple[System, Any]:
-    """System and parameters of a row."""
+    """System and parameters of a name of `tiny`."""
     _, system = find(name.partition(",")[0])
-    return system, system.parameters(**{**STUDENTS[name], **system.settings, **changes})
+    return system, system.parameters(**{**tiny()[name], **system.settings, **changes})

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 from theory.call.refusal import ParameterError
+from theory.models import command_line
 from theory.runtime import cli
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +50,7 @@ def texts(file: Path) -> list[str]:
 
 def test_flags_in_messages_are_there():
     """Of some command: those of all commands, and those that a file adds."""
-    known = {*(f"--{name}" for name in cli._FLAGS), "--help", "--version", *FOREIGN}
+    known = {*(f"--{name}" for name in cli.FLAGS), "--help", "--version", *FOREIGN}
     every = {file: texts(file) for file in FILES}
     known |= {
         word for words in every.values() for word in words if FLAG.fullmatch(word)
@@ -162,3 +163,20 @@ def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     assert FLAG.findall(str(caught.value))[:1] == [words[0].partition("=")[0]], (
         caught.value
     )
+
+
+@pytest.mark.parametrize("name", sorted(cli.FLAGS))
+def test_an_option_given_twice_is_an_error_or_a_list(name):
+    """The last of two would win in silence."""
+    made = command_line.parser("theory.onset", "of a test", name, model=False)
+    action = made._option_string_actions[f"--{name}"]
+    if action.nargs == 0:
+        return  # the same, however often it is said
+    values = ["1", "2"] if name in ("alpha", "until") else ["a=1", "b=2"]
+    words = [word for value in values for word in (f"--{name}", value)]
+    if name == "set":
+        assert made.parse_args(words).set == values
+        return
+    with pytest.raises(ParameterError, match=f"--{name}: is given twice"):
+        made.parse_args(words)
+    assert made.parse_args(words[:2]) == made.parse_args(words[:2])

@@ -25,8 +25,8 @@ from theory.call.parameters import BaseParameters, parameter
 from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
+from theory.models import command_line
 from theory.onset import main as onset_command
-from theory.runtime import cli
 from theory.state_tracking import Parameters
 from theory.state_tracking.model.symbols import A, R
 from theory.symbols import notation
@@ -185,7 +185,7 @@ def test_files_and_ensembles_by_name(tmp_path, monkeypatch):
 
 def test_every_command_knows_its_version():
     """The one parser of all commands."""
-    assert "--version" in cli.parser("x", "y").format_help()
+    assert "--version" in command_line.parser("x", "y").format_help()
 
 
 # What theorists ask for first: the cells of that page, with the test of what each

@@ -40,6 +40,8 @@ def test_students(model):
         : len(TRAIN)
     ] == TRAIN
     assert wing.SYSTEMS and all(isinstance(s, System) for s in wing.SYSTEMS.values())
+    if not model.package:
+        assert all("" in system.tiny for system in wing.SYSTEMS.values())
     for short in wing.SYSTEMS:
         assert systems.find(f"{model.name}.{short}") == (short, wing.SYSTEMS[short])
 

@@ -13,7 +13,7 @@ from sympy.printing.pretty.pretty_symbology import pretty_symbol, pretty_use_uni
 from sympy.printing.pretty.stringpict import prettyForm
 
 from theory.equations.equation import Equation
-from theory.models import model, plugins, registry
+from theory.models import command_line, model, plugins, registry
 from theory.runtime import cli, output
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
@@ -62,7 +62,7 @@ def spoken(equation: Equation, room: int) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory",
         "Models and their equations: reference, status, assumptions, LaTeX.",
         "json",

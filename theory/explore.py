@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 from theory.explorer import opening, page
+from theory.models import command_line
 from theory.runtime import cli, output
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "theory.explore",
         "One HTML file with sliders for a model's parameters and curves that follow at"
         " once; works offline.",
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
     output.writable(str(path))
-    p = cli.parameters(args, opening(args.model))
+    p = command_line.parameters(args, opening(args.model))
     made = page(args.model, p, args.runs, args.fluctuations)
     output.write_text(path, made)
     print(path, file=sys.stderr)

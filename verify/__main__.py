@@ -4,9 +4,10 @@
 
 from functools import partial
 
-from theory.runtime import cli, commands
+from theory.models import solvable
+from theory.runtime import cli
 
-main = partial(commands.main, wing="verify")
+main = partial(solvable.main, wing="verify")
 
 if __name__ == "__main__":
     cli.run(main)

@@ -15,7 +15,7 @@ from simulate.state_tracking import __main__ as students
 from theory import latex, onset
 from theory import state_tracking as st
 from theory.call import scope
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, plotting, progress
 from verify.checks import check_table, ensemble_source, report
 from verify.checks.check import Check
@@ -133,7 +133,7 @@ def quietly(path: Path, command: Callable[[list[str]], int], *words: str) -> Non
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
+    parser = command_line.parser(
         "verify.demo", "Derive, train, compare: what make demo runs.", model=False
     )
     parser.add_argument(

@@ -17,7 +17,7 @@ from theory.call.arrays import listed
 from theory.call.parameters import Stepped
 from theory.call.refusal import Allowed, number, shown
 from theory.dynamics.flow import Flow
-from theory.models import plugins, registry
+from theory.models import command_line, plugins, registry
 from theory.runtime import cli, progress
 from verify.checks.check import Check, together, with_notes
 from verify.checks.report import Report, gathered, merged
@@ -309,7 +309,7 @@ def main(argv: list[str] | None = None) -> int:
         "With which power of a step a theory is approached: flows by descent, laws by"
         " what they leave out."
     )
-    args = cli.parser(
+    args = command_line.parser(
         "verify.rates", what, "json", "wide", "quiet", model="all"
     ).parse_args(argv)
     every = [m for m in registry.TABLE.values() if m.beside or not m.family]

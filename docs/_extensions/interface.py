@@ -53,7 +53,7 @@ def modules() -> list[str]:
             repeats = name.startswith("simulate.") and path.name == "__main__.py"
             source = path.read_text()
             if 'if __name__ == "__main__":\n    cli.run(' in source and not (
-                repeats or "commands.main" in source
+                repeats or "solvable.main" in source
             ):
                 names.append(name)
     return sorted(names, key=lambda name: (WINGS.index(name.partition(".")[0]), name))

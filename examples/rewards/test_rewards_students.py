@@ -96,6 +96,7 @@ def test_policy_gradient_is_that_of_autograd(changes):
         assert torch.allclose(own, w.grad, rtol=0, atol=1e-14), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", ["outcome", "step"])
 def test_penalty_is_that_of_autograd(reward):
     """What a penalty adds to the slope: the mean divergence of the steps of a rollout
@@ -159,6 +160,7 @@ def test_mean_gradient_is_the_slope_of_the_expected_reward():
     assert abs(np.mean(along) - law) < 4 * error
 
 
+@pytest.mark.slow
 def test_expected_reward_is_that_of_sampled_states():
     """Exact propagation of the test set against rollouts of the same prompts."""
     one = known(student(TINY.replace(n_test=20_000)), 3)
@@ -179,6 +181,7 @@ def test_expected_reward_is_that_of_sampled_states():
     assert abs(hit - reward) < 4 * (reward * (1 - reward) / len(now)) ** 0.5
 
 
+@pytest.mark.slow
 def test_old_policy_is_kept_and_resumed():
     """The policy that rewards took over from, and no later one."""
     p = TINY.replace(pretrain=0.35, epochs=160, eta=2.0, kl=0.05)
@@ -202,6 +205,7 @@ def test_old_policy_is_kept_and_resumed():
         assert torch.equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_rewards_take_over_at_their_success(tmp_path):
     """At the first measurement that reaches it; before it they are students with
     labels.

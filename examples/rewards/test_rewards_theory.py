@@ -42,6 +42,7 @@ def test_derivations_hold():
     assert not failed(gradients.checks(TABLE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DERIVED)
 def test_a_fault_in_an_equation_is_caught(name):
     """By a row that cites it."""
@@ -66,6 +67,7 @@ def test_expected_reward_of_every_path(steps):
     assert float(found) == pytest.approx(total, abs=1e-14)
 
 
+@pytest.mark.slow
 def test_gains_of_groups():
     """2.57 and not 7.14 at G = 8, J = 0.02; a large group is as an infinite one."""
     assert float(clocks.gain(8, True).subs(J, 0.02)) == pytest.approx(2.573, abs=1e-3)
@@ -76,6 +78,7 @@ def test_gains_of_groups():
     assert clocks.gain(257, True) == limit
 
 
+@pytest.mark.slow
 def test_flow_moves_on_the_supervised_orbit():
     """The flow under rewards, integrated, against the exact solution at another
     time.
@@ -90,6 +93,7 @@ def test_flow_moves_on_the_supervised_orbit():
         assert end[name].item() == pytest.approx(there[name][0], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"reward": "step", "pretrain": 0.0}, {"kl": 0.1, "horizon": 2}], ids=str
 )
@@ -108,6 +112,7 @@ def test_flow_and_curve_agree(changes):
 STEP = "state_tracking, reward: step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [2, 3, 5])
 def test_time_diverges_where_rewards_start_from_guesses(steps):
     """Quadrature against the law for small x: a power, a logarithm for two steps."""
@@ -125,6 +130,7 @@ def test_time_diverges_where_rewards_start_from_guesses(steps):
     assert theory.rewards_time(p.replace(pretrain=0.0), 0.5) == np.inf
 
 
+@pytest.mark.slow
 def test_curriculum_of_horizons():
     """One step more pays above `next_horizon`, against the clocks of all lengths."""
     p = P.replace(L=9)
@@ -137,6 +143,7 @@ def test_curriculum_of_horizons():
         assert best == 1 + int(np.argmax(paces))
 
 
+@pytest.mark.slow
 def test_where_rewards_are_as_fast_as_labels():
     """For many states and rollouts: L^(-1/L)."""
     p = P.replace(N=1000, L=10, rollouts=10**6, d_h=16)
@@ -145,6 +152,7 @@ def test_where_rewards_are_as_fast_as_labels():
     assert theory.best_switch(p) == pytest.approx(large, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_onset_answers():
     """Orders of times; what guesses and one step give."""
     found = theory.onset(P).numbers
@@ -161,6 +169,7 @@ def test_onset_answers():
     assert theory.emergence_times(P).alpha_half == late
 
 
+@pytest.mark.slow
 def test_curves_of_the_onset():
     """At the same R the same A; before rewards take over the same curve."""
     drawn = theory.onset(P).curves()
@@ -196,6 +205,7 @@ def test_wrong_rewards_are_refused(changes, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_what_a_theory_does_not_describe_is_refused():
     """Theories of labels refuse rewards, the flow other rewards, all refuse large
     steps.
@@ -216,6 +226,7 @@ def test_what_a_theory_does_not_describe_is_refused():
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_where_a_penalty_stops_students():
     """The clock is 0 there and positive below; it jumps at the critical weight, where
     the slope of the balance is 0; begun higher, it falls continuously.
@@ -248,6 +259,7 @@ def test_where_a_penalty_stops_students():
     assert stalled.notes == ["the penalty kl = 0.25 stops students before success_half"]
 
 
+@pytest.mark.slow
 def test_penalty_from_guesses_on():
     """Two steps, from scratch: the weight that stops students rises from its value at
     guessing, so that above it they stay there.
@@ -258,6 +270,7 @@ def test_penalty_from_guesses_on():
     assert theory.reward_stall(p, kl=0.9999 * critical) > 0.8
 
 
+@pytest.mark.slow
 def test_clock_by_differences():
     """Slope of the objective over that of ln s, with baseline and penalty."""
     p, h = P.replace(kl=0.2), 1e-6
@@ -283,6 +296,7 @@ def shipped():
     return {kind: laws.shipped(kind) for kind in laws.KINDS}
 
 
+@pytest.mark.slow
 def test_shipped_students_hold(shipped):
     """Every kind in every window that it passes; five seeds decide some of them."""
     found = Report(laws.compare(shipped))
@@ -301,6 +315,7 @@ def off(shipped, change, kind="outcome"):
     return [c.name for c in laws.compare(changed) if not c.within]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pace", [0.8, 1.25])
 def test_another_clock_is_seen(shipped, pace):
     """Rewards a fifth faster or slower, in all windows but the first, where a seed
@@ -310,6 +325,7 @@ def test_another_clock_is_seen(shipped, pace):
     assert len([n for n in failing if n.startswith("clock of rewards, outcome")]) >= 2
 
 
+@pytest.mark.slow
 def test_another_law_is_seen(shipped):
     """Rewards per step for the outcome."""
     wrong = P.replace(reward="step")
@@ -317,6 +333,7 @@ def test_another_law_is_seen(shipped):
     assert rows and not any(c.within for c in rows)
 
 
+@pytest.mark.slow
 def test_another_orbit_is_seen(shipped):
     """Attention lower, and S higher, at the same R."""
 
@@ -330,6 +347,7 @@ def test_another_orbit_is_seen(shipped):
     assert [name for name in failing if "S at equal R" in name]
 
 
+@pytest.mark.slow
 def test_learning_from_guesses_would_be_seen(shipped):
     """A tenth of what labels do."""
 
@@ -341,6 +359,7 @@ def test_learning_from_guesses_would_be_seen(shipped):
     assert off(shipped, taught, "scratch")
 
 
+@pytest.mark.slow
 def test_too_short_runs_give_no_row(shipped):
     """They pass no window."""
     short = {**shipped, "outcome": shipped["outcome"].isel(alpha=slice(0, 30))}

@@ -7,7 +7,8 @@ from pathlib import Path
 from papers import source as document
 from papers.bietti2025.figures import FIGURES
 from papers.source import Source, check_table
-from theory import associative_memory, latex
+from theory import associative_memory
+from theory.models import write_up
 from verify.associative_memory import factual_recall as recall_gradients
 from verify.associative_memory import gradient_memory as lemma_gradients
 
@@ -39,12 +40,12 @@ def generate() -> str:
         document.PREAMBLE,
         "\\begin{document}",
         "\\title{Weights as associative memories}\\date{}\\maketitle",
-        latex.escape(INTRODUCTION),
+        write_up.escape(INTRODUCTION),
     ]
     for name, section in associative_memory.sections().items():
         lines += [
-            f"\\section{{{latex.escape(name)}}}",
-            *(latex.display(e) for e in section),
+            f"\\section{{{write_up.escape(name)}}}",
+            *(write_up.display(e) for e in section),
         ]
         lines += [
             document.picture(figure, FIGURES[figure].caption)

@@ -7,8 +7,8 @@ from pathlib import Path
 from papers import source as document
 from papers.forner2026.figures import FIGURES, SCALES, students
 from papers.source import Source, check_table
-from theory import latex
 from theory import state_tracking as st
+from theory.models import write_up
 from theory.state_tracking import onset
 from verify.state_tracking import gradients, trajectories
 
@@ -54,7 +54,7 @@ def generate(source: Source) -> str:
     """Whole document."""
     p, runs = students(source, "table_1")
     compared = trajectories.against(p, runs)
-    spoken = r"\par ".join(latex.escape(n) for n in compared.notes if n)
+    spoken = r"\par ".join(write_up.escape(n) for n in compared.notes if n)
     return document.fill(
         HERE,
         document.makers(HERE, FIGURES, st.sections)

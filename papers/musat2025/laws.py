@@ -15,7 +15,8 @@ from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import gaussian as law_of_gaussian
 from theory.induction_heads.all_weights import law
 from theory.runtime import plotting
-from verify.induction_heads import flow_laws, gaussian
+from verify.induction_heads import flow_laws
+from verify.induction_heads.all_weights import gaussian
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)
 LAW_SIZES = (16, 64, 512, 2048, 10**4)

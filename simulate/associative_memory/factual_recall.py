@@ -238,6 +238,7 @@ SYSTEM = plan.System(
     default_dtype="float32",
     devices=("cpu",),
     identity=identity,
+    tiny={"": dict(batch_size=16, **plan.FEW_STEPS)},
 )
 
 

@@ -161,6 +161,7 @@ SYSTEM = plan.System(
     dimensions={"overlap": ("hop",)},
     default_dtype="float64",
     finite="product",
+    tiny={"": dict(N=3, k=2, batch_size=8, curriculum=True, **plan.FEW_STEPS)},
 )
 
 
@@ -265,6 +266,7 @@ POINTERS = plan.System(
     dimensions={"accuracy": ("task",), "jump": ("layer",)},
     default_dtype="float32",
     finite="jump",
+    tiny={"": dict(N=3, layers=1, batch_size=4, **plan.FEW_STEPS)},
 )
 
 

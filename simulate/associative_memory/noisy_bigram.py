@@ -176,6 +176,7 @@ SYSTEM = plan.System(
     MEANING,
     memory,
     default_dtype="float32",
+    tiny={"": dict(N=8, batch_size=4, **plan.FEW_STEPS)},
 )
 
 

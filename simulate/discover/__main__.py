@@ -11,6 +11,7 @@ import torch
 from simulate.discover.found import discover
 from simulate.discover.sizes import called, parsed, scaling
 from theory.call.refusal import nearest
+from theory.models import command_line
 from theory.models.stated import run_file
 from theory.runtime import cli, output
 from theory.statement.words.tree import require
@@ -20,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     flags = ("json", "out", "set", "until", "quiet")
     about = "Order parameters of your own PyTorch module, from its gradients alone."
-    parser = cli.parser("simulate.discover", about, *flags, model=False)
+    parser = command_line.parser("simulate.discover", about, *flags, model=False)
     add = parser.add_argument
     about = "function that returns (module, inputs); make without NAME"
     add("file", metavar="FILE.py[:NAME]", help=about)

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from theory.call.parameters import ParameterError
-from theory.call.values import error_summary
+from theory.call.refusal import ParameterError, error_summary
 from theory.statement.words.tree import require
 
 if TYPE_CHECKING:

@@ -1,5 +1,7 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
+from dataclasses import replace
+
 from simulate.induction_heads import learner, standard
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import (
@@ -10,6 +12,7 @@ from simulate.induction_heads.student import (
     residual,
 )
 from simulate.statement import of
+from simulate.training.plan import FEW_STEPS
 from theory.induction_heads import Parameters, bursty
 from theory.induction_heads.parameters import StandardParameters
 
@@ -27,9 +30,8 @@ __all__ = [
     "train",
 ]
 
-SYSTEMS = {
-    **learner.SYSTEMS,
-    "standard": standard.SYSTEM,
-    **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (bursty,)},
-}
+BURSTY = replace(
+    of(bursty.stated).SYSTEMS["student"], tiny={"": dict(N=6, B=2, **FEW_STEPS)}
+)
+SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM, bursty.stated.name: BURSTY}
 train = learner.DISENTANGLED.train

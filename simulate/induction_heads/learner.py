@@ -129,6 +129,7 @@ def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
     return {"keep_weights": keep_weights}
 
 
+TINY = dict(N=2, D=4, batch_size=8, **plan.FEW_STEPS)
 DISENTANGLED = plan.System(
     "induction_heads",
     Parameters,
@@ -141,11 +142,12 @@ DISENTANGLED = plan.System(
         **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)},
     },
     displayed=("alpha", "beta", "gamma", "loss", "residual"),
+    tiny={"": dict(TINY, trained="projected")},
 )
 SYSTEMS = {
     "disentangled": DISENTANGLED,
     **{
-        k: replace(DISENTANGLED, settings={"trained": k})
+        k: replace(DISENTANGLED, settings={"trained": k}, tiny={"": TINY})
         for k in ("three", "nineteen", "all")
     },
 }

@@ -180,5 +180,8 @@ SYSTEM = plan.System(
     default_dtype="float32",
     identity=identity,
     displayed=("loss", "accuracy"),
+    tiny={
+        "": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **plan.FEW_STEPS)
+    },
 )
 train = SYSTEM.train

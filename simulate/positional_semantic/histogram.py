@@ -283,6 +283,9 @@ def length(p: HistogramParameters) -> int:
     return p.epochs + p.unfrozen_epochs
 
 
+TINY = dict(
+    length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10
+)
 SYSTEM = plan.System(
     "positional_semantic.histogram",
     HistogramParameters,
@@ -293,6 +296,7 @@ SYSTEM = plan.System(
     counter="epoch",
     length=length,
     finite="frozen_to_unfrozen",
+    tiny={"": TINY},
 )
 
 

@@ -252,6 +252,7 @@ def polish(problem: Problem, weights: Weights) -> Weights:
     return unpack(found.x)
 
 
+TINY = dict(d=20, alpha=2.0, steps=24, n_test=50)
 SYSTEM = plan.System(
     "positional_semantic",
     Parameters,
@@ -263,4 +264,9 @@ SYSTEM = plan.System(
     stack=GPU_STACK,
     finite="train_loss",
     displayed=("q", "m", "theta", "train_loss", "test_mse_half", "gradient"),
+    tiny={
+        "": TINY,
+        "adam": dict(TINY, optimizer="adam", polish=False),
+        "value": dict(TINY, value=True, tied=False),
+    },
 )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from simulate.positional_semantic import student
+from simulate.positional_semantic.learner import TINY
 from simulate.training import plan
 from simulate.training.learner import Descent, Module, Unstacked
 from theory.call.arguments import checked
@@ -114,6 +115,7 @@ SYSTEM = plan.System(
     default_dtype="float64",
     devices=("cpu",),
     finite="half_test",
+    tiny={"": TINY, "adam": dict(TINY, optimizer="adam")},
 )
 
 

@@ -271,6 +271,7 @@ def on_words(
     return p, {"words": words}
 
 
+TINY = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
 SYSTEM = plan.System(
     "state_tracking",
     Parameters,
@@ -283,4 +284,9 @@ SYSTEM = plan.System(
     identity=identity,
     data=on_words,
     displayed=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
+    tiny={
+        "": TINY,
+        "adamw, minibatches": dict(TINY, optimizer="adamw", eta=0.02, batch_size=20),
+        "embedding": dict(TINY, fix_embedding=False, d_model=3),
+    },
 )

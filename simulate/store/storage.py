@@ -99,11 +99,15 @@ def _parts(made: Any) -> list[Any]:
     return [made]
 
 
+# Packages with code that all students share.
+SHARED = ("simulate", "simulate.store", "simulate.training")
+
+
 def _of_students(module: str) -> bool:
     """Whether a module belongs to a particular student
     rather than to the shared code.
     """
-    return sys.modules[module].__package__ != __package__ and (
+    return sys.modules[module].__package__ not in SHARED and (
         module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
     )
 

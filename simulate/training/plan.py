@@ -45,6 +45,9 @@ def elapsed(p: Any, steps: np.ndarray) -> np.ndarray:
     return p.time_per_step * steps
 
 
+FEW_STEPS = dict(steps=24, eval_every=4)  # of a tiny run
+
+
 @dataclass(frozen=True)
 class System:
     """Description of a kind of student for training.
@@ -103,6 +106,9 @@ class System:
     data : callable, optional
         ``data(p, content, file)``: parameters and options of `train` for data in a
         file.
+    tiny : mapping of str to mapping
+        Parameters of runs of a moment, for tests and checks on a device, by what is
+        particular about them; empty for the plain one.
     held : mapping of str to float
         Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]":
         0.3})`` trains the students of ``flow.held(w=0.3)``.
@@ -129,6 +135,7 @@ class System:
     displayed: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
     data: Callable[[Any, str, str], tuple[Any, dict[str, Any]]] | None = None
+    tiny: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

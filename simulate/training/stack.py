@@ -117,12 +117,12 @@ def train_stack(
             if runs.finished(path, run.config, run.seed, lack) is None:
                 mine[path] = run, _checkpoint(system, run, code, path)
         # A stack is trained in lockstep, so that students that resume at different
-        # steps are trained one after the other.
-        for start in sorted({state["step"] for _, state in mine.values()}):
+        # steps, or with other measurements, are trained one after the other.
+        for start, times in sorted({_reached(state) for _, state in mine.values()}):
             states = {
                 path: state
                 for path, (_, state) in mine.items()
-                if state["step"] == start
+                if _reached(state) == (start, times)
             }
             stacked = {path: mine[path][0] for path in states}
             made = functools.partial(
@@ -146,7 +146,7 @@ def train_stack(
             }
             records = {
                 s: {name: values[:, k] for name, values in stacks.items()}
-                for k, s in enumerate(next(iter(states.values()))["times"])
+                for k, s in enumerate(times)
             }
             saving = functools.partial(
                 _save, system, code, learner, records, stacked, check
@@ -169,6 +169,11 @@ def train_stack(
     if finished:
         tick(system.length(members[0].p))
     return finished
+
+
+def _reached(state: State) -> tuple[int, tuple[int, ...]]:
+    """The step of a checkpoint, and the steps of its measurements."""
+    return state["step"], tuple(map(int, state["times"]))
 
 
 def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
@@ -199,6 +204,8 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
     except Exception as error:  # whatever a file may hold
         why = str(error) if isinstance(error, ParameterError) else error_summary(error)
         raise ParameterError(f"{file}: {why}; to start over, remove it") from error
+    if state["step"] == 0:  # as those that have no checkpoint
+        return {"step": 0, "times": [], "records": {}}
     return state
 
 

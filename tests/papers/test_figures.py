@@ -22,7 +22,7 @@ from theory.associative_memory import factual_recall as recall
 from theory.call.refusal import ParameterError
 from theory.equations import titles
 from theory.models import registry
-from theory.runtime import plotting
+from theory.runtime import in_symbols, plotting
 from theory.state_tracking import Parameters, onset
 from theory.state_tracking.rollout import with_accuracy
 from verify.associative_memory import factual_recall
@@ -205,11 +205,11 @@ def test_titles_in_symbols():
     )
     many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
     assert titles.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
-    assert titles.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
-    assert titles.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
+    assert in_symbols.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    assert in_symbols.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
     said = "eta = 1e-05; L = 3, 5; step in t = 0.1; strict; $N=2$"
     assert (
-        titles.symbols(said)
+        in_symbols.symbols(said)
         == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
     )
     figure, _ = plotting.figure()

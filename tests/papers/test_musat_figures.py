@@ -16,7 +16,8 @@ from simulate.induction_heads import Parameters, StandardParameters
 from theory import induction_heads as ih
 from theory.call.refusal import ParameterError
 from theory.runtime import plotting
-from verify.induction_heads import flow_laws, gaussian, gradients, pictures, timescales
+from verify.induction_heads import flow_laws, gradients, pictures, timescales
+from verify.induction_heads.all_weights import gaussian
 
 mpl.use("Agg")
 

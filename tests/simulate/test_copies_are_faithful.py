@@ -10,7 +10,7 @@ from torch import nn
 
 from simulate.discover import discover
 from simulate.ensemble import ensemble
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 
 INPUTS = torch.tensor([-1.0, 1.0])
 QUIET = dict(progress=False, workers=1, steps=4, seeds=2)

@@ -16,7 +16,7 @@ from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
 from theory.state_tracking.model import task
-from theory.state_tracking.single_students import (
+from theory.state_tracking.single_students.kernels import (
     accuracy_kernels,
     fixed_disorder_kernels,
 )

@@ -36,7 +36,7 @@ from simulate.discover import discover
 from simulate.discover.loss import Loss, widened
 from simulate.ensemble import Copies, ensemble
 from simulate.store import runs
-from simulate.training import pool
+from simulate.training import pool, stack
 from simulate.training.streams import keyed
 from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
@@ -211,6 +211,27 @@ def test_a_killed_run_ends_as_any_other(tmp_path, monkeypatch):
     assert bits(made(seeds=4, store=tmp_path / "cut")) == bits(whole)
     assert min(n for n in steps if n > 2) == 17  # but for the trial at the door
     assert bits(made(seeds=[2], store=tmp_path / "cut")) == bits(whole.sel(seed=[2]))
+
+
+def test_copies_killed_at_the_start_go_on_with_others(tmp_path, monkeypatch):
+    """A checkpoint of step 0 is as good as none."""
+    options = dict(steps=6, batch=4, eval_every=2, eta=0.03, **QUIET)
+    made = functools.partial(ensemble, Line, (X, Y), **options)
+    whole = made(seeds=4, store=tmp_path / "whole")
+
+    def killed(self, number):
+        if self.many == 2:
+            raise MemoryError
+        return step(self, number)
+
+    step = Copies.step
+    with monkeypatch.context() as patch:
+        patch.setattr(stack, "CHECKPOINT_SECONDS", -1.0)
+        patch.setattr(Copies, "step", killed)
+        with pytest.raises(MemoryError):
+            made(seeds=2, store=tmp_path / "cut")
+    assert len([*(tmp_path / "cut").rglob("*.checkpoint")]) == 2
+    assert bits(made(seeds=4, store=tmp_path / "cut")) == bits(whole)
 
 
 def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):

@@ -330,7 +330,8 @@ import json, os, random, signal, sys, tempfile, time, warnings
 from pathlib import Path
 import torch
 from tiny import ALONE, STUDENTS, bits, noting, student
-from simulate import runs, stack, training
+from simulate import runs, training
+from simulate.training import stack
 from theory.runtime import cli
 torch.set_num_threads(1)
 stack.CHECKPOINT_SECONDS = -1.0

@@ -242,7 +242,7 @@ DYING = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 import functools, test_sweep
 from pathlib import Path
-from simulate import jobs
+from simulate.training import jobs
 both = [jobs.Job(name, 1, functools.partial(getattr(test_sweep, name), Path(sys.argv[1]))) for name in ("lives", "dies")]
 print(*(job.name for job, _ in jobs.carry_out(both, 2, False)))
 """

@@ -20,10 +20,11 @@ import theory
 from simulate.associative_memory import gradient_steps, noisy_bigram, superposition
 from simulate.positional_semantic import student
 from simulate.positional_semantic.gamp import gamp
+from simulate.positional_semantic.learner import TINY as SENTENCES
 from simulate.positional_semantic.linear import fit_linear
 from simulate.state_tracking import Parameters as Tracking
+from simulate.state_tracking.learner import TINY as TRACKING
 from simulate.state_tracking.measure import untrained_statistics
-from simulate.systems import SENTENCES, TRACKING
 from simulate.training.pool import one_thread
 from tests import frozen
 from theory.positional_semantic import Parameters as Sentences

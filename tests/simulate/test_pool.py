@@ -78,7 +78,7 @@ def alive(pid: int) -> bool:
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     program = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nimport"
-        " functools, test_pool\nfrom pathlib import Path\nfrom simulate import"
+        " functools, test_pool\nfrom pathlib import Path\nfrom simulate.training import"
         f" pool\njobs = [functools.partial(test_pool.sleeper, Path({str(tmp_path)!r}),"
         " k) for k in range(2)]\npool.run(jobs, [1, 1], workers=2, progress=False)"
     )

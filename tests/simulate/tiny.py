@@ -1,21 +1,13 @@
-"""The tiny students of `simulate.systems`, and those of another package."""
+"""The tiny students of `simulate.systems`, those of another package among them."""
 
 import dataclasses
 
 import pytest
 
 from simulate.store import storage
-from simulate.systems import STEPS, STUDENTS, student
-from theory.models import registry
+from simulate.systems import student, tiny
 
-REGRESSION = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **STEPS)
-if "linear_attention" in registry.MODELS:  # of another package
-    STUDENTS |= {
-        "linear_attention.merged": dict(REGRESSION, student="tokens"),
-        "linear_attention.merged, reduced": dict(REGRESSION, student="reduced"),
-        "linear_attention.separate": dict(REGRESSION, student="tokens"),
-        "linear_attention.separate, population": REGRESSION,
-    }
+STUDENTS = tiny()
 __all__ = [
     "ALONE",
     "EACH_KIND",

@@ -109,6 +109,11 @@ def test_derived_quantities_are_not_set(model):
     except ParameterError:
         pytest.skip("sizes have no default")
     for name in names.keys() - {f.name for f in dataclasses.fields(kind)}:
+        if name in kind.CONSTANTS:
+            assert f"take .replace({name}=...)" in message(
+                lambda name: kind(**{name: 1.0}), name
+            )
+            continue
         assert f"p.values() | {{'{name}': ...}}" in message(p.parse, [f"{name}=1"])
         assert np.all((p.values() | {name: names[name]})[name] == names[name])
     said = message(p.parse, ["zzz=1"])
@@ -125,3 +130,15 @@ def test_text_in_containers_is_not_run(wrapped, tmp_path):
     with pytest.raises(ParameterError, match="must be a number or a SymPy expression"):
         Flow("decay", t, {x: code}, {x: 1}, "here", "exact")
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    "value", [np.ma.masked, np.ma.array(1.0, mask=True), np.timedelta64(3)], ids=repr
+)
+@pytest.mark.parametrize("part", ["rhs", "initial", "where", "observables"])
+def test_what_is_masked_is_no_number(value, part):
+    x, y, t = sp.symbols("x y t")
+    parts = {"rhs": {x: -x}, "initial": {x: 1}, "where": {y: x}, "observables": {}}
+    parts[part] = {next(iter(parts[part]), "o"): value}
+    with pytest.raises(ParameterError, match="is masked|must be a number"):
+        Flow("decay", t, reference="here", status="exact", **parts)

@@ -20,8 +20,8 @@ from theory import Equation
 from theory import explorer as build
 from theory.call import sweep
 from theory.call.refusal import ParameterError
+from theory.equations.charts import gridded
 from theory.explorer import curves, sliders
-from theory.explorer.curves import gridded
 from theory.models.registry import TABLE, find
 
 ROOT = Path(__file__).parents[2]

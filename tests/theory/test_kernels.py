@@ -9,12 +9,12 @@ from scipy.special import logsumexp, ndtr, softmax
 
 from theory.state_tracking import Parameters
 from theory.state_tracking.model.task import visited
-from theory.state_tracking.single_students import (
+from theory.state_tracking.single_students.cavity import _between as between
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.kernels import (
     accuracy_kernels,
     fixed_disorder_kernels,
 )
-from theory.state_tracking.single_students.cavity import _between as between
-from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.realisation import Realisation, Start
 from theory.symbols.special import gauss_hermite, gauss_legendre
 

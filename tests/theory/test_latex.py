@@ -24,7 +24,7 @@ from theory import state_tracking as st
 from theory.call.refusal import ParameterError
 from theory.equations import printing
 from theory.equations.equation import Equation, by_number, numbers
-from theory.models import registry
+from theory.models import registry, write_up
 from theory.runtime import output
 from theory.state_tracking.model import symbols
 from theory.symbols import notation
@@ -218,17 +218,17 @@ def test_one_symbol_one_printed_form():
 
 def test_escape():
     """Plain text becomes printable; mathematics between dollars passes."""
-    assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>|") == (
+    assert write_up.escape("50% of A_0 & #1 {x} ~^\\ <>|") == (
         r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{}"
         r" \textless{}\textgreater{}"
         r"\textbar{}"
     )
-    assert latex.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
+    assert write_up.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
 
 
 def test_escape_of_a_lone_dollar():
     """One dollar opens no formula, so it is a character like any other."""
-    assert latex.escape("$5 & up") == r"\$5 \& up"
+    assert write_up.escape("$5 & up") == r"\$5 \& up"
 
 
 @pdflatex
@@ -244,7 +244,7 @@ def test_anything_written_about_an_equation_compiles(tmp_path):
         "exact",
         ("100% _sure_", "$x_1 < 2$ and y_2 > 3"),
     )
-    log = compile_(latex.document("100% _title_", {"A & B_1": [strange]}), tmp_path)
+    log = compile_(write_up.document("100% _title_", {"A & B_1": [strange]}), tmp_path)
     assert "undefined" not in log.lower()
 
 
@@ -299,7 +299,7 @@ def test_long_equations_are_broken(model):
     equation.
     """
     for equation in registry.find(model).wing("theory").equations().values():
-        made = latex.rows(equation)
+        made = write_up.rows(equation)
         # Joints add up to 1 em; what has no place to break stands into the margin, 22
         # mm or 5.7 em.
         room = printing.ROOM + (1 if len(made) > 1 else 5)
@@ -345,11 +345,11 @@ def test_every_symbol_has_one_meaning(name):
     equations = (
         model.wing("theory").equations().values()
     )  # first: loads modules that say meanings
-    said = latex.Meanings(model)
+    said = write_up.Meanings(model)
     unclear = {
         f"{x} of {e.name}": said.of(x)
         for e in equations
-        for x in latex.occurring(e)
+        for x in write_up.occurring(e)
         if len(said.of(x)) != 1
     }
     assert not unclear
@@ -366,7 +366,7 @@ def test_letters_are_shared_without_mixing_their_meanings(monkeypatch):
     ):
         names = {"__name__": module, "symbol": notation.symbol, "means": means}
         exec("symbol('q_shared', means=means)", names)  # as if that module called it
-    said = latex.Meanings(registry.find("state_tracking"))
+    said = write_up.Meanings(registry.find("state_tracking"))
     assert said.of(sp.Symbol("q_shared")) == ["one"]
     assert (
         said.of(sp.Function("A"))

@@ -20,7 +20,7 @@ import theory
 from tests.theory.statement import systems
 from theory import Equation, Flow, statement
 from theory import state_tracking as st
-from theory.call.parameters import ParameterError
+from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.numbers import lowered, numeric
 from theory.statement.derivation import derivation_store
@@ -129,7 +129,7 @@ DOORS = {
     "terms": lambda v: flow().invariant(v),
     "right side": lambda v: law(v).rhs,
     "right side later": lambda v: law(lambda: v).rhs,
-    "left side": lambda v: theory.latex.occurring(law(lhs=v)),
+    "left side": lambda v: theory.models.write_up.occurring(law(lhs=v)),
     "left side printed": lambda v: law(lhs=v).latex(),
     "evaluated": lambda v: law().evaluate({"x": v, "a": 1}),
     "evaluated by symbol": lambda v: law().evaluate({x: v, "a": 1}),

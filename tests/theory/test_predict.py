@@ -16,14 +16,11 @@ from theory.associative_memory import factual_recall, k_hop
 from theory.call import scope
 from theory.call.refusal import ParameterError
 from theory.dynamics import prediction
-from theory.state_tracking.single_students import (
-    accuracy_kernels,
-    fixed_disorder,
-    levels,
-)
+from theory.state_tracking.single_students import fixed_disorder, levels
 from theory.state_tracking.single_students.cavity import Cavity
 from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
 from theory.state_tracking.single_students.integrate import solve
+from theory.state_tracking.single_students.kernels import accuracy_kernels
 from theory.state_tracking.single_students.levels import LEVELS
 from theory.state_tracking.single_students.optimised_disorder import system
 from theory.state_tracking.single_students.predict import ACCURACIES, ERRORS

@@ -16,11 +16,11 @@ from theory import __main__ as theory
 from theory import __version__
 from theory.call.refusal import ParameterError
 from theory.models import model, registry
-from theory.runtime import commands
+from theory.models import solvable as one_command
 from verify.__main__ import main as verify
 
 ROOT = Path(__file__).parents[2]
-RUN = "from theory.runtime import commands; commands.solvable()"
+RUN = "from theory.models import solvable; solvable.solvable()"
 
 
 def solvable(*words, **environment):
@@ -48,7 +48,7 @@ def complete(line, file, forked):
             "COMP_POINT": str(len(line)),
         }
         sys.argv = ["solvable"]
-        commands.solvable()
+        one_command.solvable()
 
     forked(work)
     return file.read_text().split()
@@ -65,33 +65,33 @@ def test_every_command_is_a_verb():
             if '\nif __name__ == "__main__":' in file.read_text():
                 there.add(name.removesuffix(".__main__"))
     models = {f"simulate.{m}" for m in registry.MODELS}  # the same as `simulate MODEL`
-    assert set(commands.verbs()) == there - models
+    assert set(one_command.verbs()) == there - models
     assert {"theory.onset", "simulate.sweep", "verify.gradients", "papers"} <= set(
-        commands.verbs()
+        one_command.verbs()
     )
 
 
 def test_one_screen(capsys):
     """Verbs, models and systems, in 80 columns and about 24 lines."""
-    assert commands.main([]) == 0
+    assert one_command.main([]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
     assert len(lines) <= 26 and max(map(len, lines)) <= 80
-    for name in commands.verbs():
+    for name in one_command.verbs():
         assert re.search(rf"(^|\s){re.escape(name)}\b", shown), name
     for name in registry.TABLE:
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", shown), name
-    commands.main(["--help"])
+    one_command.main(["--help"])
     assert capsys.readouterr().out == shown
-    commands.main(["--version"])
+    one_command.main(["--version"])
     assert capsys.readouterr().out.split()[1] == __version__
 
 
 def test_it_answers_at_once():
     """Without torch, and without the commands it lists."""
     code = (
-        "import sys\nfrom theory.runtime import commands\nsys.argv[1:] ="
-        " []\ncommands.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
+        "import sys\nfrom theory.models import solvable\nsys.argv[1:] ="
+        " []\nsolvable.main()\nprint({'torch', 'scipy', 'numba', 'theory.onset',"
         " 'simulate'} & {*sys.modules})"
     )
     done = subprocess.run(
@@ -115,7 +115,7 @@ def test_it_answers_at_once():
 )
 def test_verbs(words, verb, others):
     """By the name after ``python -m``, by two words, by the last of them."""
-    found, remaining = commands.resolve(words.split())
+    found, remaining = one_command.resolve(words.split())
     assert found == verb and len(remaining) == others
 
 
@@ -132,9 +132,9 @@ def test_verbs(words, verb, others):
 def test_what_is_no_verb(words, message):
     """One line, with what to type."""
     with pytest.raises(ParameterError, match=re.escape(message)):
-        commands.main(words.split())
+        one_command.main(words.split())
     advice = re.search(r"solvable (\w+) ", message)
-    assert not advice or commands.resolve([advice[1]])
+    assert not advice or one_command.resolve([advice[1]])
 
 
 def test_it_is_the_same_command(forked):
@@ -143,7 +143,7 @@ def test_it_is_the_same_command(forked):
 
         def typed(words=words):
             sys.argv = ["solvable", *words]
-            commands.solvable()
+            one_command.solvable()
 
         ours, theirs = forked(typed), forked(f"theory.{words[0]}", *words[1:])
         for stream in ("returncode", "stdout", "stderr"):
@@ -190,7 +190,7 @@ def test_completion(line, offered, missing, tmp_path, forked):
 @pytest.mark.parametrize("shell", [[], ["bash"], ["zsh"], ["fish"]])
 def test_code_for_the_shell(shell, capsys):
     """Is printed, for the shell's `eval`."""
-    commands.main(["--completion", *shell])
+    one_command.main(["--completion", *shell])
     assert "solvable" in capsys.readouterr().out
 
 
@@ -213,8 +213,7 @@ def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):
         verify(["gradiens"])
     monkeypatch.setattr(
-        "simulate.training.plan.System.train",
-        lambda *_, **__: pytest.fail("trains"),
+        "simulate.training.plan.System.train", lambda *_, **__: pytest.fail("trains")
     )
     assert simulate.main([]) == 0
     shown = capsys.readouterr().out

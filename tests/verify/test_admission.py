@@ -151,10 +151,7 @@ def test_runs_of_several_settings_that_end_early():
 
 
 @pytest.mark.parametrize(
-    ("module", "door", "named"),
-    [
-        ("state_tracking.ensemble", "shipped", ["demo"]),
-    ],
+    ("module", "door", "named"), [("state_tracking.ensemble", "shipped", ["demo"])]
 )
 def test_every_door_asks(monkeypatch, module, door, named):
     """Whoever reads a shipped file has it admitted."""

@@ -17,7 +17,7 @@ from simulate.induction_heads.student import attention
 from simulate.training.pool import one_thread
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running, scores
-from verify.induction_heads import all_weights, all_weights_equations
+from verify.induction_heads.all_weights import all_weights_equations, all_weights_times
 
 NAMES = [*scores.equations(), *scores.loss_equations()]
 QUICK = (
@@ -143,15 +143,15 @@ def test_times_of_the_networks_own_flow(monkeypatch):
     """Autograd through the whole network under the same integrator, averaged over the
     queries; at N = 8 with `make test-all`.
     """
-    monkeypatch.setattr(all_weights, "MASKS", ("strict",))
-    monkeypatch.setattr(all_weights, "QUERIES", {"uniform": "uniform q"})
-    assert all(c.within for c in all_weights.against_network(2))
+    monkeypatch.setattr(all_weights_times, "MASKS", ("strict",))
+    monkeypatch.setattr(all_weights_times, "QUERIES", {"uniform": "uniform q"})
+    assert all(c.within for c in all_weights_times.against_network(2))
 
 
 @pytest.mark.slow
 def test_times_of_the_networks_own_flow_at_eight():
     """The bar: 1e-6 at N = 8, both queries, both masks."""
-    assert all(c.within for c in all_weights.against_network())
+    assert all(c.within for c in all_weights_times.against_network())
 
 
 def test_a_wrong_gradient_shows_in_the_times():
@@ -170,14 +170,14 @@ def test_a_wrong_gradient_shows_in_the_times():
         ]
         for of in (wrong, lambda theta: running.loss_and_gradient(theta, 4, 4))
     )
-    assert abs(found / right - 1) > 100 * all_weights.FLOW
+    assert abs(found / right - 1) > 100 * all_weights_times.FLOW
 
 
 def test_descent_step_by_step(tmp_path):
     """Training in the nineteen directions is the Euler map of the closed gradient."""
     assert all(
         c.within
-        for c in all_weights.descent(
+        for c in all_weights_times.descent(
             4, 40, store=tmp_path, progress=False, workers=1, device="cpu"
         )
     )
@@ -190,9 +190,9 @@ def test_law_is_held_to_the_flow(more, within, monkeypatch):
     """
     names = (*times.LEVELS, "T_drop")
     late = {N: dict.fromkeys(names, N**2 + more * N * np.log(N)) for N in (16, 32, 64)}
-    monkeypatch.setattr(all_weights, "flow_times", lambda N, query: late[N])
+    monkeypatch.setattr(all_weights_times, "flow_times", lambda N, query: late[N])
     monkeypatch.setattr(law, "predicted", lambda N, query: dict.fromkeys(names, N**2))
-    checks, _ = all_weights.against_law((16, 32), 64)
+    checks, _ = all_weights_times.against_law((16, 32), 64)
     plain = [c for c in checks if "corrected" not in c.name]
     assert len(plain) == len(checks) / 2 == 2 * len(names)
     assert all(c.within == (within or c not in plain) for c in checks)
@@ -202,13 +202,13 @@ def test_law_is_held_to_the_flow(more, within, monkeypatch):
 @pytest.mark.slow
 def test_law():
     """Largest size from nothing, and from smaller sizes."""
-    assert all(c.within for c in all_weights.against_law()[0])
+    assert all(c.within for c in all_weights_times.against_law()[0])
 
 
 @pytest.mark.slow
 def test_law_quickly():
     """The same at sizes of seconds."""
-    checks, notes = all_weights.against_law((16, 32), 64)
+    checks, notes = all_weights_times.against_law((16, 32), 64)
     assert all(np.isfinite(c.error) for c in checks) and len(notes) == 8
     assert all(c.within for c in checks if "corrected" not in c.name)
 
@@ -218,9 +218,9 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
     """Students that are the descent itself, a thousandth apart, agree; two percent
     later they do not.
     """
-    monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
-    monkeypatch.setattr(all_weights, "RATE", 0.02)
-    monkeypatch.setattr(all_weights, "QUERIES", {"last": "q = N"})
+    monkeypatch.setattr(all_weights_times, "STUDENT_SIZES", (3,))
+    monkeypatch.setattr(all_weights_times, "RATE", 0.02)
+    monkeypatch.setattr(all_weights_times, "QUERIES", {"last": "q = N"})
     monkeypatch.setattr(times, "euler", euler)
 
     def train(p, seeds):
@@ -232,6 +232,6 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
         curves = [np.interp(at, at * factor, loss) for factor in stretched]
         return xr.Dataset({"loss": (("seed", "t"), curves)}, coords={"t": at})
 
-    monkeypatch.setattr(all_weights, "train", train)
-    checks, _ = all_weights.students()
+    monkeypatch.setattr(all_weights_times, "train", train)
+    checks, _ = all_weights_times.students()
     assert len(checks) == 2 and {c.within for c in checks} == {agrees}

@@ -238,7 +238,7 @@ def test_the_papers_curve_lies_in_its_bands():
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
-def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, factor):
+def test_a_rate_of_attention_off_by_five_per_cent_fails(attention_times, factor):
     """The time of A = 1/2 leaves its band: it scales with the fault, and is known to a
     per cent.
     """

@@ -18,10 +18,11 @@ from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law as laws
 from verify.checks.check import failed
-from verify.induction_heads import all_weights, bursty
+from verify.induction_heads import bursty
+from verify.induction_heads.all_weights import all_weights_times
 
 exact, flow_times, euler = map(
-    functools.cache, (recent.exact, all_weights.flow_times, times.euler)
+    functools.cache, (recent.exact, all_weights_times.flow_times, times.euler)
 )
 of_recent, of_burst = map(functools.cache, (recent.predicted, laws.predicted))
 
@@ -75,7 +76,7 @@ def test_law_is_held_to_the_flow(late, monkeypatch):
     """At N = 32; a flow that is late by 4% is not the law's."""
     flow = flow_times(32, "last", 2)
     moved = {n: (1 + late) * x for n, x in flow.items()}
-    monkeypatch.setattr(all_weights, "flow_times", lambda *asked: moved)
+    monkeypatch.setattr(all_weights_times, "flow_times", lambda *asked: moved)
     monkeypatch.setattr(laws, "predicted", of_burst)
     checks, notes = bursty.against_law(((32, 2),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
@@ -104,6 +105,6 @@ def test_students_are_held_to_the_descent_on_a_burst(monkeypatch, late, agrees):
         curves = [np.interp(at, at * factor, loss) for factor in stretched]
         return xr.Dataset({"loss": (("seed", "t"), curves)}, coords={"t": at})
 
-    monkeypatch.setattr(all_weights, "train", train)
-    checks, _ = all_weights.of_batches(8, "last", 2)
+    monkeypatch.setattr(all_weights_times, "train", train)
+    checks, _ = all_weights_times.of_batches(8, "last", 2)
     assert {c.within for c in checks} == {agrees}

@@ -208,7 +208,7 @@ def test_exact_solution_of_the_flow():
 
 
 @pytest.mark.parametrize("there", [0, 1, 2])
-def test_a_level_that_theory_never_reaches(monkeypatch, there):
+def test_a_time_that_theory_never_reaches(monkeypatch, there):
     """Students roll out rightly; theory of all seeds but some does not: a row says so
     and fails. The coefficient of alpha^2 fitted to the flow is the equation's, to the
     sixth order that the fit leaves out.

@@ -104,7 +104,7 @@ def test_bands_come_from_the_model(p):
     """Every variable that the command compares has one, narrower at the setting it was
     measured at.
     """
-    for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES, bands.NOISY_TIMES):
+    for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES):
         found = bands.bands(table, p)
         assert found.keys() == table.keys()
         for name, (here, anywhere, why) in table.items():

@@ -262,7 +262,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
 NOBODY = """
 import os, sys
 from simulate import sweep, training
-from simulate import stack
+from simulate.training import stack
 from theory.runtime import cli
 from simulate.state_tracking import __main__ as single
 folder, which = sys.argv[1:]

@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory.induction_heads.all_weights import descent
 from theory.induction_heads.all_weights import gaussian as law
-from verify.induction_heads import gaussian
+from verify.induction_heads.all_weights import gaussian
 
 
 @pytest.fixture

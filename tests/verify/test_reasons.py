@@ -59,9 +59,7 @@ def test_a_band_says_why_it_is_no_rate():
     assert len(every) > 40
 
 
-@pytest.mark.parametrize(
-    "table", ["PAPER", "OURS", "MOMENTS", "PAPER_TIMES", "NOISY_TIMES"]
-)
+@pytest.mark.parametrize("table", ["PAPER", "OURS", "MOMENTS", "PAPER_TIMES"])
 def test_so_do_tables_of_bands(table):
     """Those of state tracking, whose reasons are beside their limits."""
     assert all("order" in why for *_, why in getattr(ensemble, table).values())

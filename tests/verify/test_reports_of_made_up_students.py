@@ -25,13 +25,8 @@ from theory.positional_semantic.branches import Thresholds
 from verify.associative_memory import k_hop, superposition
 from verify.associative_memory import noisy_bigram as noisy
 from verify.checks.report import Request
-from verify.induction_heads import (
-    all_weights,
-    flow_laws,
-    gaussian,
-    pictures,
-    timescales,
-)
+from verify.induction_heads import flow_laws, pictures, timescales
+from verify.induction_heads.all_weights import all_weights_times, gaussian
 from verify.positional_semantic import extensions as slices
 from verify.positional_semantic import minima, thresholds
 
@@ -39,9 +34,9 @@ from verify.positional_semantic import minima, thresholds
 @pytest.fixture
 def heads(monkeypatch):
     """Made-up students, and flows of made-up times."""
-    for module in (timescales, flow_laws, pictures, all_weights, gaussian):
+    for module in (timescales, flow_laws, pictures, all_weights_times, gaussian):
         monkeypatch.setattr(module, "train", pretend.heads)
-    monkeypatch.setattr(all_weights.standard, "train", pretend.standard)
+    monkeypatch.setattr(all_weights_times.standard, "train", pretend.standard)
 
     def times(*asked, **more):
         N, names = asked[0], (*timescales.LEVELS, *timescales.NAMES)
@@ -54,7 +49,7 @@ def heads(monkeypatch):
     )
     # of a single right pair the same times, however the call is spelled
     monkeypatch.setattr(
-        all_weights,
+        all_weights_times,
         "flow_times",
         lambda N, query, right=1: times(N, query, *[right] * (right > 1)),
     )
@@ -80,7 +75,7 @@ def test_induction_heads(heads, monkeypatch):
 
 def test_every_weight_of_induction_heads(heads, monkeypatch):
     """Students beside descent and laws, on orthonormal and Gaussian data."""
-    monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
+    monkeypatch.setattr(all_weights_times, "STUDENT_SIZES", (3,))
     monkeypatch.setattr(gaussian, "SIZE", 2)
     monkeypatch.setattr(gaussian, "DIMENSIONS", (16, 256))
     monkeypatch.setattr(gaussian, "HALF_FILLED", (2, 3))
@@ -92,10 +87,10 @@ def test_every_weight_of_induction_heads(heads, monkeypatch):
         lambda *asked: np.array([pretend.drawn(asked, k) for k in range(4)]),
     )
     monkeypatch.setattr(
-        all_weights, "against_network", lambda: []
+        all_weights_times, "against_network", lambda: []
     )  # which has tests of its own
-    monkeypatch.setattr(all_weights, "descent", lambda **more: [])
-    checks, notes = all_weights.everything(progress=False)
+    monkeypatch.setattr(all_weights_times, "descent", lambda **more: [])
+    checks, notes = all_weights_times.everything(progress=False)
     frozen.hold_all("made-up heads, every weight", notes)
     assert len(checks) > 20 and any("pairs^" in note for note in notes)
 

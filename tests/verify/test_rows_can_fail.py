@@ -23,8 +23,8 @@ from verify.associative_memory import noisy_bigram as noisy
 from verify.checks.check import sampled
 from verify.checks.report import Request
 from verify.checks.verdict import MANY, Shape, normal_z, path, skewness
-from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
+from verify.induction_heads.all_weights import all_weights_equations
 from verify.positional_semantic import extensions, minima, thresholds
 from verify.state_tracking import trajectories as tracking
 

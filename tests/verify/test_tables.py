@@ -406,7 +406,8 @@ def test_arrays_of_numpy(tmp_path):
         tables.read(tmp_path / "d.npz", {"t": "x", "x": "x"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
         with pytest.raises(
-            ParameterError, match=r"got .*; of a file verify\.compare\.tables\.read makes one"
+            ParameterError,
+            match=r"got .*; of a file verify\.compare\.tables\.read makes one",
         ):
             trajectories.compare(curves, unread)
     with pytest.raises(ParameterError, match="needs --columns"):
@@ -484,6 +485,13 @@ def test_summaries_beside_a_column_are_no_students(tmp_path):
     with pytest.raises(ParameterError, match="must be students only"):
         tables.read(file, {"t": "Step", "A": "r - loss*"})
     assert "seed" not in tables.read(file, {"t": "Step", "A": "* - loss"}).dims
+
+
+@pytest.mark.parametrize("word", ["std", "stderr", "ci", "average", "SEM", "upper_95"])
+def test_errors_beside_students_are_no_students(word, tmp_path):
+    path = written(tmp_path, f"t,x_1,x_2,x_1_{word}\n0,1,1,0\n1,2,2,0\n")
+    with pytest.raises(ParameterError, match="must be students only"):
+        tables.read(path, {"t": "t", "x": "x_*"})
 
 
 def test_calls_that_lack_something(tmp_path):

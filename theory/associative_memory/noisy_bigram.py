@@ -27,7 +27,7 @@ from theory import (
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.call import scope
 from theory.dynamics.catalogue import catalogue
-from theory.explorer.curves import gridded
+from theory.equations.charts import gridded
 
 __all__ = [
     "Parameters",

@@ -32,7 +32,7 @@ from theory.call.arguments import Nodes, checked
 from theory.call.refusal import ANYTHING, Allowed
 from theory.call.sweep import by_dimension
 from theory.dynamics.catalogue import catalogue
-from theory.explorer.curves import gridded
+from theory.equations.charts import gridded
 from theory.symbols.special import gauss_legendre, gaussian_accuracy
 
 __all__ = [

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from theory.call.constants import Constant, with_constants
 from theory.call.refusal import (
     ANYTHING,
     MOST,
@@ -125,6 +126,8 @@ class BaseParameters(metaclass=Named):
 
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """By name of a quantity: the others, no fields, that it is computed from."""
+    CONSTANTS: ClassVar[Mapping[str, Constant]] = {}
+    """Derived quantities that may be given instead, as ``p.replace(NAME=1.0)``."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
     """By name of a preset: the fields that it sets, best a `Preset`.
 
@@ -135,6 +138,8 @@ class BaseParameters(metaclass=Named):
     """By name of a field of earlier versions: the value at which a stored run is one
     that today's fields describe.
     """
+
+    constants: ClassVar[Mapping[str, float]] = types.MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse ``values`` in place of ``quantities``, and presets hidden by a field
@@ -185,6 +190,8 @@ class BaseParameters(metaclass=Named):
             derived = name in cls().quantities()
         except Exception:  # sizes without a value, or quantities that need one
             derived = False
+        if name in cls.CONSTANTS:
+            return f"it follows from the others; take .replace({name}=...)"
         if derived:
             values = f"p.values() | {{{name!r}: ...}}"
             return (
@@ -231,12 +238,18 @@ class BaseParameters(metaclass=Named):
             for (name, v), f in zip(given, fields, strict=True)
             if type(v) is not type(f.default) or v != f.default
         ]
-        return f"{type(self).__qualname__}({', '.join(kept)})"
+        given = ", ".join(f"{name}={v!r}" for name, v in self.constants.items())
+        call = f"{type(self).__qualname__}({', '.join(kept)})"
+        return f"{call}.replace({given})" if given else call
 
     def __str__(self) -> str:
         """All values with their meaning, which ``print(p)`` shows."""
         rows = {
             f"{name} = {v!r}": self._doc(name) for name, v in self.as_dict().items()
+        }
+        rows |= {
+            f"{name} = {v!r}": f"{self.CONSTANTS[name].doc}, given"
+            for name, v in self.constants.items()
         }
         width = max(map(len, rows), default=0)
         lines = [
@@ -266,12 +279,26 @@ class BaseParameters(metaclass=Named):
                 f"{cls.__name__}.{preset}: takes fields by keyword, NAME=VALUE, not"
                 f" {shown(given[0])}"
             )
-        return cls(**{**cls.PRESETS[preset], **changes})
+        given = {n: changes.pop(n) for n in cls.CONSTANTS if n in changes}
+        made = cls(**{**cls.PRESETS[preset], **changes})
+        return made.replace(**given) if given else made
 
     def replace(self, **changes: Any) -> Self:
-        """Copy with some fields changed."""
-        self._known(changes)
-        return dataclasses.replace(self, **changes)
+        """Copy with some fields changed, or with derived constants that are given
+        (those in ``CONSTANTS``).
+        """
+        self._known(changes, *self.CONSTANTS)
+        given = {n: v for n, v in changes.items() if n in self.CONSTANTS}
+        fields = {n: v for n, v in changes.items() if n not in given}
+        plain = dataclasses.replace(self._plain(), **fields)
+        return typing.cast(Self, with_constants(plain, {**self.constants, **given}))
+
+    def _plain(self) -> Self:
+        """The same fields, all constants following from them."""
+        if not self.constants:
+            return self
+        kind = next(k for k in type(self).__mro__ if "__dataclass_params__" in vars(k))
+        return kind(**{f.name: getattr(self, f.name) for f in dataclasses.fields(kind)})
 
     def parse(self, assignments: typing.Iterable[str]) -> Self:
         """Copy with fields set from ``NAME=VALUE`` strings.
@@ -286,7 +313,7 @@ class BaseParameters(metaclass=Named):
             name, sign, raw = text.partition("=")
             if not sign:
                 raise ParameterError(f"--set {text}: must be NAME=VALUE")
-            self._known([name])
+            self._known([name], *self.CONSTANTS)
             changes[name] = self._read(name, raw)
             parts = [self._read(name, part) for part in raw.split(",")]
             if len(parts) > 1 and not any(isinstance(part, str) for part in parts):
@@ -315,6 +342,11 @@ class BaseParameters(metaclass=Named):
 
     @classmethod
     def _read(cls, name: str, raw: str) -> Any:
+        if name in cls.CONSTANTS:
+            try:
+                return float(raw)
+            except ValueError:
+                return raw
         kinds = cls._kinds(name)
         if type(None) in kinds and raw.lower() in ("none", "null", ""):
             return None
@@ -349,6 +381,12 @@ class BaseParameters(metaclass=Named):
             for name, v in self.as_dict().items()
             if isinstance(v, int | float) and not isinstance(v, bool)
         }
+
+    def formulas(self) -> dict[str, Any]:
+        """Expressions of derived quantities in symbols of fields and other quantities;
+        in these, sizes are taken as continuous. None by default.
+        """
+        return {}
 
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
         """Fields by name, a model's own first; with ``training_only``, only those that

@@ -34,7 +34,7 @@ def over_fields(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(p: Any, *given: Any, **more: Any) -> Any:
-        fields = p._fields() if isinstance(p, BaseParameters) else []
+        fields = [*p._fields(), *p.CONSTANTS] if isinstance(p, BaseParameters) else []
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
         passed_on = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
@@ -70,7 +70,7 @@ def spanned(p: Any, fields: Mapping[str, Any]) -> Grid:
         For an unknown field, and as `Grid`.
     """
     if isinstance(p, BaseParameters):
-        p._known(fields)
+        p._known(fields, *p.CONSTANTS)
         return Grid(fields, p.replace)
     return Grid(fields, lambda **values: numbers(p) | values)
 

@@ -17,7 +17,7 @@ from theory.call import sweep
 from theory.call.parameters import BaseParameters
 from theory.call.refusal import Allowed, ParameterError, number
 from theory.call.scope import Scope
-from theory.dynamics import certified, solution, trajectory
+from theory.dynamics import certified, sensitivities, solution, trajectory
 from theory.dynamics.conserved import conserved, fixed_points, invariant, linearised
 from theory.dynamics.optimisers import Entries
 from theory.equations import printing
@@ -110,6 +110,7 @@ class Flow:
     certify = certified.certify
     descend = solution.descend
     observed = solution.observed
+    sensitivities = sensitivities.sensitivities
 
     @functools.cached_property
     def driven(self) -> bool:
@@ -257,8 +258,28 @@ class Flow:
 
     def _ask(self, parameters: Any) -> None:
         """Raise an error for Parameters of students that the flow does not describe."""
-        if self.scope is not None and isinstance(parameters, BaseParameters):
+        if not isinstance(parameters, BaseParameters):
+            return
+        if self.scope is not None:
             self.scope.require(parameters)
+        for name in parameters.constants:
+            if name not in self._symbols:
+                raise ParameterError(
+                    f"{name} = {parameters.constants[name]:g}: is not in {self.name},"
+                    f" which has {', '.join(sorted(self._symbols))}"
+                )
+
+    @functools.cached_property
+    def _symbols(self) -> set[str]:
+        """Names of the parameters of rates, initial values and observables."""
+        seen = map(self._spell, self.observables.values())
+        free = set(self._compiled[0]).union(*(e.free_symbols for e in seen))
+        return {s.name for s in free - {*self.state, self.time}}
+
+    @functools.cached_property
+    def _variations(self) -> dict[Any, Any]:
+        """Compiled derivatives in parameters, by further symbols."""
+        return {}
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:

@@ -19,6 +19,7 @@ from theory.call.arguments import misfit
 from theory.call.parameters import BaseParameters, Stepped, stated
 from theory.call.refusal import ParameterError, most_extreme
 from theory.call.scope import FEWEST
+from theory.dynamics.sensitivities import elasticities
 from theory.equations.equation import Equation
 from theory.runtime import output
 
@@ -54,6 +55,9 @@ class Onset:
         returns.
     crossings : dict
         Flow, parameters and event behind those numbers that are times along a flow.
+    falls : dict
+        For those events that are a share of a fall: the `Fall`, and the length of the
+        run that ends it.
     """
 
     numbers: dict[str, float]
@@ -67,6 +71,7 @@ class Onset:
     setting: dict[str, Any] = field(default_factory=dict)
     times: dict[str, str] = field(default_factory=dict)
     crossings: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
+    falls: dict[str, tuple[Any, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise an error for a number that is not finite and has no text in ``absent``.
@@ -139,6 +144,46 @@ class Onset:
             )
         return found
 
+    def sensitivities(self, *parameters: str) -> xr.Dataset:
+        """Derivatives of those times that an event of a flow defines.
+
+        Parameters
+        ----------
+        *parameters : str
+            As of `Flow.sensitivities`; all by default.
+
+        Returns
+        -------
+        Dataset
+            Times ``T``, and over ``parameter`` their derivatives ``d_T`` and
+            elasticities ``e_T`` = d ln T / d ln x.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        parts = []
+        for name, (flow, p, event) in self.crossings.items():
+            if not 0 < self.numbers[name] < math.inf:
+                continue
+            event, end = self.falls.get(name, (event, 1.02 * self.numbers[name]))
+            found = flow.sensitivities(
+                p, *parameters, until=end, at=[0.0], events={name: event}
+            )
+            part = found[[name, f"d_{name}", "value"]]
+            part[f"e_{name}"] = elasticities(found, name)
+            kept = ("left_out", "status", "assumptions")
+            part.attrs = {k: v for k, v in found.attrs.items() if k in kept}
+            parts.append(part.drop_vars(flow.time.name, errors="ignore"))
+        if not parts:
+            raise ParameterError(
+                "sensitivities: none of these numbers is the time of an event of a flow"
+            )
+        return xr.merge(
+            parts, join="outer", compat="no_conflicts", combine_attrs="override"
+        )
+
     def table(
         self, *, wide: bool = False, certified: Mapping[str, Any] | None = None
     ) -> str:
@@ -164,6 +209,47 @@ class Onset:
             for name, v in self.numbers.items()
         ]
         return output.table(("quantity", "value", "unit", "meaning"), rows, wide=wide)
+
+
+def sensitivity_table(found: xr.Dataset, *, wide: bool = False) -> str:
+    """Derivatives of times as a text table.
+
+    Parameters
+    ----------
+    found : Dataset
+        From `Onset.sensitivities`.
+    wide : bool
+        Do not fit it to the terminal.
+    """
+    times = [str(x) for x in found.data_vars if f"e_{x}" in found]
+    rows = []
+    for name in times:
+        for x in found.parameter.values:
+            slope, ratio, value = (
+                float(found[y].sel(parameter=x))
+                for y in (f"d_{name}", f"e_{name}", "value")
+            )
+            relative = f"{ratio:.6g}" if math.isfinite(ratio) else ""
+            if math.isfinite(slope):
+                rows.append((name, str(x), f"{value:.6g}", f"{slope:.6g}", relative))
+    header = ("T", "x", "value of x", "dT/dx", "d ln T/d ln x")
+    return output.table(header, rows, wide=wide)
+
+
+def sensitivity_numbers(found: xr.Dataset) -> dict[str, Any]:
+    """Derivatives of times by time and parameter, for JSON."""
+    times = [str(x) for x in found.data_vars if f"e_{x}" in found]
+    return {
+        name: {
+            str(x): {
+                "value": float(found.value.sel(parameter=x)),
+                "slope": float(found[f"d_{name}"].sel(parameter=x)),
+                "elasticity": float(found[f"e_{name}"].sel(parameter=x)),
+            }
+            for x in found.parameter.values
+        }
+        for name in times
+    }
 
 
 def tabulated(

@@ -308,7 +308,10 @@ def parameter_names(
     mapping.
     """
     if isinstance(parameters, BaseParameters):
-        return [f.name for f in dataclasses.fields(parameters)]
+        return [
+            *(f.name for f in dataclasses.fields(parameters)),
+            *parameters.CONSTANTS,
+        ]
     exprs = [*flow.where.values(), *flow.observables.values(), *exprs]
     read = {*flow._compiled[0], *flow.others}.union(*(e.free_symbols for e in exprs))
     known = sorted(read - {*flow.state, flow.time, *flow.where}, key=str)

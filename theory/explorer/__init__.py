@@ -100,7 +100,7 @@ def students(
             f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed"
             f" and {time}"
         )
-    trained = prediction._parameters(runs, f"--runs {path}")
+    trained = prediction.parameters_of(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
     values = {
         n: [

@@ -6,11 +6,10 @@ import contextlib
 import html
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import sympy as sp
 import xarray as xr
 from sympy.printing.jscode import JavascriptCodePrinter
@@ -22,8 +21,8 @@ from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.equations.equation import Equation
 from theory.explorer import sliders
-from theory.latex import Meanings
 from theory.models.model import Model
+from theory.models.write_up import Meanings
 from theory.symbols.reading import sympified
 
 DIGITS = 9  # of a tabulated value
@@ -100,45 +99,6 @@ def word(name: str) -> str:
     if max(map(len, subscripts), default=0) > 2 and not name.endswith("_omega"):
         return name.replace("_", " ")
     return str(sp.pretty(sp.Symbol(name)))
-
-
-def gridded(
-    p: Any,
-    places: Mapping[str, Sequence[float]],
-    kinds: Mapping[str, tuple[Callable[..., Any], str]],
-    equation: Equation,
-    note: str,
-    **more: str,
-) -> xr.Dataset:
-    """Values of functions at all combinations of some fields.
-
-    Parameters
-    ----------
-    p : Parameters
-        All other fields.
-    places : mapping of str to sequence
-        Values by field.
-    kinds : mapping of str to (callable, str)
-        By name: a function of parameters and arrays of fields, and what its values are.
-    equation : Equation
-        Whose reference and status the table has.
-    note : str
-        Printed below it.
-    **more : str
-        Attributes that replace these.
-    """
-    grid: dict[str, Any] = dict(zip(places, np.ix_(*places.values()), strict=True))
-    data = {
-        name: (tuple(places), made(p, **grid), {"long_name": words})
-        for name, (made, words) in kinds.items()
-    }
-    about = {
-        "reference": equation.reference,
-        "status": equation.status,
-        "note": note,
-        **more,
-    }
-    return xr.Dataset(data, {k: list(v) for k, v in places.items()}, about)
 
 
 def entries(model: Model, p: BaseParameters) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from theory.call.refusal import ParameterError, nearest
 from theory.models import plugins
-from theory.models.model import COMMANDS, Model
+from theory.models.model import COMMANDS, Model, together
 
 __all__ = [
     "COMMANDS",
@@ -28,67 +28,71 @@ __all__ = [
 
 
 # Models of this toolkit: name, title, paper.
-OWN = (
-    Model(
-        "state_tracking",
-        "Chain-of-thought state tracking: RoPE retrieval + logic module"
-        " (Forner et al.)",
-        "forner2026",
-    ),
-    Model(
-        "induction_heads",
-        "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-        "musat2025",
-    ),
-    Model(
-        "induction_heads.bursty",
-        "Induction heads on a burst of right pairs",
-        "musat2025",
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "positional_semantic",
-        "Positional against semantic dot-product attention (Cui et al.)",
-        "cui2024",
-    ),
-    Model(
-        "associative_memory",
-        "Weights as associative memories: factual recall and other systems"
-        " (Bietti et al.)",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.factual_recall",
-        "Factual recall by linear attention",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.gradient_memory",
-        "One gradient step as an associative memory",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.superposition",
-        "Capacity of memories in superposition",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.trigger_task",
-        "In-context recall of what follows a trigger",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.gradient_steps",
-        "Three gradient steps on the trigger task",
-        "bietti2025",
-    ),
-    Model(
-        "associative_memory.noisy_bigram",
-        "In-context recall beside a noisy bigram",
-        "bietti2025",
-    ),
-    Model("associative_memory.k_hop", "k-fold composition by curriculum", "bietti2025"),
+OWN = together(
+    (
+        Model(
+            "state_tracking",
+            "Chain-of-thought state tracking: RoPE retrieval + logic module"
+            " (Forner et al.)",
+            "forner2026",
+        ),
+        Model(
+            "induction_heads",
+            "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+            "musat2025",
+        ),
+        Model(
+            "induction_heads.bursty",
+            "Induction heads on a burst of right pairs",
+            "musat2025",
+            stated=True,
+            beside=True,
+        ),
+        Model(
+            "positional_semantic",
+            "Positional against semantic dot-product attention (Cui et al.)",
+            "cui2024",
+        ),
+        Model(
+            "associative_memory",
+            "Weights as associative memories: factual recall and other systems"
+            " (Bietti et al.)",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.factual_recall",
+            "Factual recall by linear attention",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.gradient_memory",
+            "One gradient step as an associative memory",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.superposition",
+            "Capacity of memories in superposition",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.trigger_task",
+            "In-context recall of what follows a trigger",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.gradient_steps",
+            "Three gradient steps on the trigger task",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.noisy_bigram",
+            "In-context recall beside a noisy bigram",
+            "bietti2025",
+        ),
+        Model(
+            "associative_memory.k_hop", "k-fold composition by curriculum", "bietti2025"
+        ),
+    )
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name
 TABLE: dict[str, Model]  # all models and systems

@@ -1,4 +1,4 @@
-"""A statement as a model: that of a file or of a package, available to every command."""
+"""A statement as a model: of a file or a package, available to every command."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import difflib
 import gc
 import math
@@ -16,20 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import __version__
-from theory.call import scope
-from theory.call.parameters import BaseParameters
 from theory.call.refusal import NEAR, ParameterError, nearest
-from theory.models import registry
-from theory.runtime import commands, output
+from theory.runtime import output
 
+# set while the shell completes a word: where a command begins, from 1
+COMPLETION = "_ARGCOMPLETE"
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 PLOT = (
     "draw the figure: into FILE, or without one into a window (a file if there is no"
     " display)"
 )
-_FLAGS: dict[str, dict[str, Any]] = {
+FLAGS: dict[str, dict[str, Any]] = {
     "json": dict(
         action="store_true", help="one JSON object on stdout instead of a table"
     ),
@@ -119,12 +116,29 @@ def _check_place(flag: str, target: Path | str | None) -> None:
         )
 
 
+class Once(argparse._StoreAction):
+    """An option that takes a value, which is given once."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+    ) -> None:
+        """Store the value, or refuse a second one."""
+        given: set[str] = vars(namespace).setdefault("_given", set())
+        if self.option_strings and self.dest in given:
+            parser.error(f"{option}: is given twice; give it once")
+        given.add(self.dest)
+        super().__call__(parser, namespace, values, option)
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that reports errors in one line,
     as the rest of the toolkit does.
     """
 
-    unset: frozenset[str] = frozenset()  # parameters that the command itself varies
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for name in (None, "store"):
+            self.register("action", name, Once)
 
     def parse_args(
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -132,7 +146,7 @@ class Parser(argparse.ArgumentParser):
         """Reject unknown flags first: argparse would take the word after one for a
         MODEL.
         """
-        if commands.COMPLETION in os.environ:
+        if COMPLETION in os.environ:
             self._complete()
         words = _assignments(sys.argv[1:] if args is None else args)
         for word in words:
@@ -141,60 +155,20 @@ class Parser(argparse.ArgumentParser):
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(words, namespace)
+        vars(parsed).pop("_given", None)
         for flag in ("out", "plot", "latex"):
             _check_place(flag, getattr(parsed, flag, None))
-        if getattr(parsed, "beyond", False):
-            warnings.simplefilter(
-                "ignore", scope.BeyondScope
-            )  # the result's notes say it
-            scope.insist()
         return parsed
 
     def _complete(self) -> None:
-        """Complete a word for the shell;
-        presets and parameters are those of the model.
-        """
+        """Complete a word for the shell."""
         import argcomplete
 
-        def names(action: argparse.Action, parsed_args: Any, **_: Any) -> list[str]:
-            model = getattr(parsed_args, "model", None) or next(iter(registry.MODELS))
-            name = getattr(model, "name", model)
-            known = registry.TABLE.get(name) or registry.find(name.partition(".")[0])
-            kind = known.wing("theory").Parameters
-            if action.dest == "preset":
-                return [*kind.presets()]
-            return [f"{f.name}=" for f in dataclasses.fields(kind) if f.init]
-
-        for action in self._actions:
-            if action.dest in ("preset", "set"):
-                action.completer = names  # type: ignore[attr-defined]
         argcomplete.autocomplete(self)
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
-        """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest
-        flag.
-        """
+        """Suggest the nearest flag."""
         name = flag[2:]
-        if name in ("set", "preset"):
-            return (
-                "; this command takes no numbers, solvable onset does: solvable onset"
-                f" {flag} ..."
-            )
-        if "--set" in self._option_string_actions and name not in self.unset:
-            models = [
-                registry.find(w)
-                for w in words
-                if w.partition(".")[0] in registry.MODELS
-            ]
-            usual = self.get_default("model") or next(iter(registry.MODELS))
-            for model in [
-                m for x in models or [registry.find(usual)] for m in (x, *x.systems)
-            ]:
-                kind = getattr(model.wing("theory"), "Parameters", None)
-                if kind is not None and name in {
-                    f.name for f in dataclasses.fields(kind)
-                }:
-                    return f"; parameters are set by --set {name}=VALUE"
         flags = [
             f[2:] for f in self._option_string_actions if f not in ("-h", "--help")
         ]
@@ -220,59 +194,6 @@ def _assignments(words: Sequence[str]) -> list[str]:
         first, *others = re.split(r",\s*(?=[A-Za-z_]\w*=)", word) if several else [word]
         spelled += [first, *(x for other in others for x in ("--set", other))]
     return spelled
-
-
-def _model(name: str) -> registry.Model:
-    try:
-        return registry.find(name)
-    except (
-        ParameterError
-    ) as error:  # argparse would replace the message of a ValueError
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def parser(
-    prog: str, description: str, *flags: str, model: bool | str = True
-) -> Parser:
-    """Make a command's parser from the shared flags it understands.
-
-    ``model`` says whether the command takes a MODEL and which one is the default (True:
-    the first; ``"all"``: no default, all models).
-    """
-    made = Parser(prog=f"python -m {prog}", description=description)
-    made.add_argument(
-        "--version", action="version", version=f"solvable-transformers {__version__}"
-    )
-    if model:
-        default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
-        known = f"one of {', '.join(registry.MODELS)}, or a file: FILE.py"
-        made.add_argument(
-            "model",
-            nargs="?",
-            type=_model,
-            default=default,
-            metavar="MODEL",
-            help=known,
-        )
-    for flag in flags:
-        made.add_argument(f"--{flag}", **_FLAGS[flag])
-    return made
-
-
-def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
-    """Parameters of a model from ``--preset`` and ``--set``, see `preset`."""
-    return preset(args.model.wing("theory").Parameters, args.preset, base).parse(
-        args.set
-    )
-
-
-def preset(kind: Any, name: str | None, base: BaseParameters | None = None) -> Any:
-    """Parameters of a kind by the name of a preset; without one, ``base`` or the
-    default.
-    """
-    if name is not None:
-        return choose("--preset", name, getattr(kind, "presets", dict)())()
-    return base or kind()
 
 
 def seeds(text: str | None, default: str) -> list[int]:
@@ -337,31 +258,6 @@ def count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number >= 1")
     return int(text)
-
-
-def check_plot(target: str | None) -> None:
-    """Check the ``--plot`` target before any work is done.
-
-    Raises
-    ------
-    ParameterError
-        If the target is the name of a model (``--plot MODEL`` instead of ``MODEL
-        --plot``), has no known picture format, or the result has no figure.
-    """
-    if target in registry.MODELS:
-        raise ParameterError(
-            f"--plot {target}: is a model, not a file; write '{target} --plot'"
-        )
-    if target is not None:
-        from theory.runtime import plotting  # noqa: F401, fails here if MPLBACKEND is invalid
-    if target:
-        from matplotlib.backend_bases import FigureCanvasBase
-
-        endings = sorted(FigureCanvasBase.get_supported_filetypes())
-        if Path(target).suffix.lstrip(".").lower() not in endings:
-            raise ParameterError(
-                f"--plot {target}: must end in one of {', '.join(endings)}"
-            )
 
 
 def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:

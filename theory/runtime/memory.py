@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from theory.call.parameters import BaseParameters
 from theory.call.refusal import ParameterError
 
 NEGLIGIBLE_BYTES = 2**26  # estimates below 64 MiB are not checked
@@ -94,7 +93,7 @@ def amount(size: float) -> str:
 
 def require(
     needed: Callable[[Any], float],
-    p: BaseParameters,
+    p: Any,
     what: str,
     *,
     times: int = 1,
@@ -140,9 +139,7 @@ def require(
     )
 
 
-def _heaviest(
-    needed: Callable[[Any], float], p: BaseParameters
-) -> tuple[str, Any, str]:
+def _heaviest(needed: Callable[[Any], float], p: Any) -> tuple[str, Any, str]:
     """Parameter to change, its value and the direction of the change: the one that
     saves most among those above their default, otherwise among all.
     """
@@ -164,7 +161,7 @@ def _heaviest(
     return min(less, key=lambda x: x[:2], default=(True, 0.0, ("", None, "smaller")))[2]
 
 
-def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
+def _lowered(p: Any, name: str, value: Any) -> Any:
     """A value divided by `TRIED`, within its allowed range; None if it cannot be
     lowered.
     """

@@ -16,8 +16,7 @@ import numpy as np
 import xarray as xr
 
 from theory.call.refusal import ParameterError, error_summary
-from theory.equations import titles
-from theory.runtime import output
+from theory.runtime import in_symbols, output
 
 try:
     import matplotlib
@@ -148,7 +147,7 @@ def headline(figure: Any, text: str, told: str = "") -> None:
     title) goes into the file, as a description.
     """
     figure.set_label(told or text)
-    text = titles.symbols(text)
+    text = in_symbols.symbols(text)
     room = int(16 * figure.get_figwidth())  # characters per line at this font size
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
     lines = textwrap.wrap(

@@ -14,6 +14,7 @@ from theory.call import scope
 from theory.call.refusal import ParameterError
 from theory.dynamics.conserved import linearised
 from theory.dynamics.onset import Onset, tabulated
+from theory.dynamics.sensitivities import Fall
 from theory.statement.derivation import derivation_store
 from theory.statement.derivation.derived import Derived
 from theory.statement.randomness import passage, random_starts, rare_starts
@@ -112,6 +113,7 @@ def onset(
             x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained
         },
         crossings={name: (flow, p, event) for name, event in crossed.items()},
+        falls={name: (Fall(loss, share), end) for name, share in events.items()},
     )
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from simulate.store.storage import default_store
 from theory.call.refusal import ParameterError
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, progress
 from verify.checks import report_store
 from verify.checks.report import Request, collect
@@ -55,7 +55,7 @@ def main(
     unset : iterable of str
         Parameters that the command itself varies.
     """
-    parser = cli.parser(
+    parser = command_line.parser(
         f"verify.{command}",
         description,
         "json",
@@ -68,7 +68,7 @@ def main(
     args = parser.parse_args(argv)
     registry.require_command(args.model, command)
     if "plot" in flags:
-        cli.check_plot(args.plot)
+        command_line.check_plot(args.plot)
     if getattr(args, "device", None) is not None:
         from simulate.training import device
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from theory import Equation, Model, ParameterError
 from theory.call import scope
-from theory.models import registry
+from theory.models import command_line, registry
 from theory.runtime import cli, output, progress
 from verify.checks import check, check_table
 from verify.checks.check import Check, Sides
@@ -79,7 +79,9 @@ class Request:
     def parameters(self, base: Any = None) -> Any:
         """Requested parameters (``base`` if no preset is given)."""
         kind = self.model.wing("theory").Parameters
-        return cli.preset(kind, self.preset, base).parse(list(self.assignments))
+        return command_line.preset(kind, self.preset, base).parse(
+            list(self.assignments)
+        )
 
     def of_its_own(self) -> None:
         """Reject flags that choose students, for a command whose settings are fixed.
@@ -272,12 +274,10 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
     where = device.find(request.device)
     if request.device or where.type != "cpu":
-        from verify.device import students  # imports every student, so only when needed
+        from verify.checks import students_on_device  # imports every student
 
-        checks = [
-            *checks,
-            *students.checks(request.model.name.partition(".")[0], where),
-        ]
+        family = request.model.name.partition(".")[0]
+        checks = [*checks, *students_on_device.checks(family, where)]
     return Report(checks)
 
 

@@ -87,20 +87,21 @@ class Comparison:
 
 
 def compare(
-    curve: xr.Dataset,
+    curve: Any,
     runs: xr.Dataset,
     bands: Mapping[str, Band] | None = None,
     label: str = "",
     *,
     time: str | None = None,
     beyond: bool = False,
-) -> Comparison:
+) -> Any:
     """Compare all variables common to a theory curve and an ensemble.
 
     Parameters
     ----------
     curve : Dataset
-        Theory over time; over ``(seed, time)`` if it predicts every seed, which is then
+        Several theories by name are ranked (`verify.compare.ranking.rank`). Otherwise a
+        theory over time; over ``(seed, time)`` if it predicts every seed, which is then
         compared seed by seed; or over ``(draw, time)`` for drawn initial values, whose
         mean is compared. With ``x_bias`` and ``x_sd`` (``predict(p,
         fluctuations=True)``) the mean is ``x + x_bias`` where that is claimed, and
@@ -123,6 +124,7 @@ def compare(
     Returns
     -------
     Comparison
+        Or a `verify.compare.ranking.Ranking`, of several theories.
 
     Raises
     ------
@@ -131,6 +133,10 @@ def compare(
         does not describe; if there is no common time or variable, or a time has no
         coordinate.
     """
+    if isinstance(curve, Mapping) and not isinstance(curve, xr.Dataset):
+        from verify.compare.ranking import rank  # which compares each of them
+
+        return rank(curve, runs, time=time, beyond=beyond)
     listed = (
         bands.values() if isinstance(bands, Mapping) else [bands] * (bands is not None)
     )

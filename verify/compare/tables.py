@@ -29,8 +29,8 @@ from theory.call.refusal import (
     number,
     shown,
 )
-from theory.models import registry
-from theory.runtime import cli, memory, output
+from theory.models import command_line, registry
+from theory.runtime import memory, output
 from theory.symbols import notation
 from verify.checks import command, ensemble_source
 from verify.checks.check import failed
@@ -43,7 +43,12 @@ FACTOR = re.compile(
     r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL
 )
 BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
-SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n"}
+# Words in the names of columns that hold no student.
+WORDS_OF_SUMMARIES = (
+    "mean average avg median std sd se sem stderr err error var min max low high lower"
+    " upper ci iqr n count"
+)
+SUMMARIES = {*WORDS_OF_SUMMARIES.split()}
 MOST = 2**26  # bytes of a table
 
 
@@ -201,7 +206,8 @@ def _source(
         return {"": _column(path, header, word)}, factor
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
-    if not matches or SUMMARIES & {label.lower().strip("_ ") for label in matches}:
+    words = {w for label in matches for w in re.split("[^a-z]+", label.lower())}
+    if not matches or SUMMARIES & words:
         some = (
             textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
         )
@@ -454,7 +460,7 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
     flags = ("json", "wide", *ensemble_source.FLAGS, *FLAGS)
-    args = cli.parser(
+    args = command_line.parser(
         "verify.trajectories", "Flow against a table.", *flags
     ).parse_args(argv)
     unused = [

@@ -20,8 +20,8 @@ from theory.induction_heads.network import ENDS
 from verify.checks.check import Check, Noted, identity, listed, together, with_notes
 from verify.checks.report import Report, Request
 from verify.compare.emergence import first_crossing
-from verify.induction_heads import all_weights
-from verify.induction_heads.all_weights_equations import (
+from verify.induction_heads.all_weights import all_weights_times
+from verify.induction_heads.all_weights.all_weights_equations import (
     EXACT,
     EXACT_WHY,
     Network,
@@ -75,7 +75,7 @@ def running_sums() -> Iterator[Check]:
     """Loss and gradient in O(N) against the network, both masks, with one right pair
     and more.
     """
-    for mask in all_weights.MASKS:
+    for mask in all_weights_times.MASKS:
         told = [loss_and_gradient(point(N), N, B, mask) for N, B in NETWORKS]
         sums, network = (
             np.concatenate([np.append(slopes, loss) for loss, slopes in side])
@@ -127,7 +127,7 @@ def by_equations(
 
 @listed
 def row_by_row(
-    eq: Table, masks: tuple[str, ...] = all_weights.MASKS
+    eq: Table, masks: tuple[str, ...] = all_weights_times.MASKS
 ) -> Iterator[Check]:
     """The equations against the network."""
     theta, size, right = point(3), 5, 2
@@ -148,7 +148,7 @@ def descent(
     """
     name = f"descent of all weights on a burst step by step, N = {size}, B = {right}"
     return [
-        all_weights.step_by_step(
+        all_weights_times.step_by_step(
             name, "burst_loss", size, "last", steps, right=right, **more
         )
     ]
@@ -185,7 +185,7 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> Noted:
     return together(
         beside(
             laws.predicted(N, right=B),
-            all_weights.flow_times(N, "last", B),
+            all_weights_times.flow_times(N, "last", B),
             "on a burst ",
             f"N = {N}, B = {B}",
             "plateau_loss_burst",
@@ -222,7 +222,9 @@ def everything(full: bool = True, **more: Any) -> Noted:
         checks += descent(LARGE, 4, 100, **more)
     parts = [(checks, []), against_law(), of_places()]
     for (N, B), batches in STUDENTS.items() if full else ():
-        parts.append(all_weights.of_batches(N, "last", B, SEEDS[N], batches, **more))
+        parts.append(
+            all_weights_times.of_batches(N, "last", B, SEEDS[N], batches, **more)
+        )
     return together(parts)
 
 

@@ -21,8 +21,8 @@ from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, l, q
 from verify.checks.check import Check, Sides, identity, listed, vanishing
 from verify.checks.report import Table, derivations
-from verify.induction_heads import all_weights_equations
-from verify.induction_heads.all_weights_equations import (
+from verify.induction_heads.all_weights import all_weights_equations
+from verify.induction_heads.all_weights.all_weights_equations import (
     BY_AUTOGRAD,
     CLOSE,
     Network,
@@ -30,7 +30,9 @@ from verify.induction_heads.all_weights_equations import (
     gradient_of,
     pseudo,
 )
-from verify.induction_heads.all_weights_equations import POINT_SIZES as SIZES
+from verify.induction_heads.all_weights.all_weights_equations import (
+    POINT_SIZES as SIZES,
+)
 from verify.induction_heads.symmetry import theorem_1
 
 # Scores, attention and loss for every query and both masks against the network

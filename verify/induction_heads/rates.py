@@ -8,7 +8,8 @@ import numpy as np
 
 from theory import induction_heads as ih
 from verify.checks.check import Check, listed
-from verify.induction_heads import all_weights_equations, flow_laws
+from verify.induction_heads import flow_laws
+from verify.induction_heads.all_weights import all_weights_equations
 from verify.induction_heads.flow_laws import emergence
 from verify.rates import rates
 

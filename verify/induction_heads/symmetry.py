@@ -25,7 +25,7 @@ from simulate.induction_heads.student import (
 from theory.induction_heads import structure
 from verify.checks.check import Check, at_least, identity, listed, vanishing
 from verify.checks.report import Table
-from verify.induction_heads.all_weights_equations import CLOSE
+from verify.induction_heads.all_weights.all_weights_equations import CLOSE
 
 Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
 CHUNK = 2048  # number of group elements per batch

@@ -19,8 +19,8 @@ from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Noted, at_least, sampled, together
 from verify.checks.report import Report, Request
 from verify.compare.emergence import Times, first_crossing, power
-from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
+from verify.induction_heads.all_weights import all_weights_times as every_weight
 from verify.induction_heads.flow_laws import (
     HALF,
     LEVELS,

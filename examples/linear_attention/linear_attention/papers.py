@@ -12,8 +12,7 @@ from linear_attention.parameters import Parameters
 from linear_attention.simulate import train
 from linear_attention.theory import merged_time, plateau
 from papers.source import Figure, Source
-from theory.equations import titles
-from theory.runtime import plotting
+from theory.runtime import in_symbols, plotting
 
 STARTS = np.logspace(-4, -1.5, 11)
 
@@ -76,7 +75,8 @@ def contrast(source: Source, axis: Any) -> Any:
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     shown = (
-        titles.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R")
+        in_symbols.assigned(x, [getattr(each[0], x)])
+        for x in ("spectrum", "N", "H", "R")
     )
     return "; ".join(shown)
 

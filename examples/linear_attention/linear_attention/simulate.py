@@ -244,7 +244,20 @@ SYSTEM = plan.System(
     dimensions={"learned": ("direction",), "invariant": ("pair",)},
     default_dtype="float64",
 )
+TINY = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **plan.FEW_STEPS)
 SYSTEMS = {
-    k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")
+    "merged": replace(
+        SYSTEM,
+        settings={"attention": "merged"},
+        tiny={
+            "": dict(TINY, student="tokens"),
+            "reduced": dict(TINY, student="reduced"),
+        },
+    ),
+    "separate": replace(
+        SYSTEM,
+        settings={"attention": "separate"},
+        tiny={"": dict(TINY, student="tokens"), "population": TINY},
+    ),
 }
 train = SYSTEM.train

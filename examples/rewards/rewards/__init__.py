@@ -2,7 +2,7 @@
 al. (arXiv:2606.18164): a model outside of the toolkit.
 """
 
-from theory.models.registry import Model
+from theory.models.model import Model
 
 MODEL = Model(
     "rewards",

@@ -72,17 +72,18 @@ def clocks(sides: Sides) -> None:
             ("success by the margin", "success", s.item()),
             ("gain of a step", "excess", known["excess"]),
             ("expected reward", "expected_reward", reward.item()),
-            ("clock", "rewards_clock", slope(reward) / learned),
-            ("clock", "rewards_clock_step", slope(s) / learned),
+            ("clock of the last state", "rewards_clock", slope(reward) / learned),
+            ("clock per step", "rewards_clock_step", slope(s) / learned),
             ("divergence of a step", "divergence", divergence.item()),
             ("clock with a penalty", "penalty_clock", held),
             ("penalty that stops", "penalty_balance", slope(reward) / slope(cost)),
         ):
             sides.add(label, equation, known, measured)
         missing = slope(reward) / P.rollouts / learned  # the own reward is in the mean
-        for name in ("dA_dalpha", "dR_dalpha", "dS_dalpha"):
+        for q in state:
+            name = f"d{q}_dalpha"
             rate = (held - missing) * by_labels[name].evaluate(known)
-            sides.add("rate under rewards", name, known, rate)
+            sides.add(f"rate of {q} under rewards", name, known, rate)
 
 
 @sided(*EXACT)

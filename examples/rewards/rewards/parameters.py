@@ -98,11 +98,11 @@ class Parameters(Stepped):
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
-        size, most = self.group or 1, self.L
+        size = self.group or 1
         if self.rollouts % size:
             self._refuse("rollouts", f"a multiple of group = {size}")
-        if self.rollout_steps > most:
-            self._refuse("horizon", f"<= L = {most}")
+        if self.rollout_steps > self.L:
+            self._refuse("horizon", f"<= L = {self.L}")
         if self.normalised and self.reward != "outcome":
             self._refuse("normalised", f"False for reward = {self.reward!r}")
         _ = self.labels  # refuses sizes that do not fit each other
@@ -139,11 +139,9 @@ class Parameters(Stepped):
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
-        numbers = self.labels.quantities()
-        taken_over = _take_over(self.labels, self.pretrain)
         return {
-            **numbers,
-            **taken_over,
+            **self.labels.quantities(),
+            **_take_over(self.labels, self.pretrain),
             "G": self.baseline_size,
             "horizon": self.rollout_steps,
             "penalty": self.kl,

@@ -17,11 +17,11 @@ from rewards.along import (
     reward_stall,
     rewards_time,
 )
-from rewards.parameters import SCOPE, Parameters, flow_scope
+from rewards.parameters import SCOPE, USED, Parameters, flow_scope
 from theory import Flow, Onset, of_onset, until
 from theory.call import scope
 from theory.dynamics.catalogue import cache, catalogue
-from theory.onset import tabulated
+from theory.dynamics.onset import tabulated
 
 __all__ = [
     "Parameters",
@@ -39,8 +39,7 @@ __all__ = [
     "sections",
 ]
 applies = scope.applies({"rewards": SCOPE})
-SHOWN = ("N", "L", "d_g", "d_h", "eta", "reward", "pretrain", "rollouts")
-SHOWN += ("group", "normalised", "horizon", "kl")
+SHOWN = ("N", "L", "d_g", "d_h", "eta", *USED)
 NEVER = "never"
 ABSENT = {
     "alpha_pretrained": NEVER,

@@ -206,6 +206,7 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, plan.System]:
     return p.replace(N=len(alphabet)), on(table)
 
 
+TINY = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **plan.FEW_STEPS)
 SYSTEM = plan.System(
     "associative_memory.trigger_task",
     Parameters,
@@ -214,4 +215,5 @@ SYSTEM = plan.System(
     memory,
     default_dtype="float32",
     text=on_text,
+    tiny={"": TINY, "transformer": dict(TINY, student="transformer")},
 )

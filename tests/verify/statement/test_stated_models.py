@@ -27,15 +27,7 @@ def test_derivation_against_all_weights(name):
 
 @pytest.mark.parametrize(
     ("system", "sizes", "variable", "name", "seeds"),
-    [
-        (
-            "bursty",
-            dict(N=16, B=2, eta=2.0, eval_every=2),
-            "alpha",
-            "burst_time",
-            (0, 1),
-        ),
-    ],
+    [("bursty", dict(N=16, B=2, eta=2.0, eval_every=2), "alpha", "burst_time", (0, 1))],
 )
 def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monkeypatch):
     """Agreement with the formula; a formula off by 5% is seen, in the flow and in the

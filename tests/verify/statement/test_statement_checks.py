@@ -202,10 +202,7 @@ FAULTS = {
         {"loss", "gradient_of_V", "all_weights_after_5_steps"},
     ),
     "size of a class": ("retrieval", {"entries_of_V", "gradient_of_V"}),
-    "a class too few": (
-        "retrieval",
-        {"classes_of_V_by_refinement", "gradient_of_V"},
-    ),
+    "a class too few": ("retrieval", {"classes_of_V_by_refinement", "gradient_of_V"}),
     "values not distinct": ("retrieval", {"loss_of_drawn_inputs"}),
     "variance of data": ("regression", {"loss_of_drawn_inputs"}),
     "a mask of the student": ("induction", {"loss", "gradient_of_beta"}),

@@ -23,6 +23,7 @@ from theory.associative_memory.factual_recall.timescales import (
     closed_form,
     time_of_share,
 )
+from theory.associative_memory.symbols import eta
 from theory.call import scope
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import catalogue
@@ -121,7 +122,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     rows: dict[str, tuple[Any, ...]] = {}
     flow = dynamics.flow()
     crossings = dict[str, tuple[Any, ...]]()
-    in_steps = replace(flow, rhs={x: p.eta * rate for x, rate in flow.rhs.items()})
+    in_steps = replace(flow, rhs={x: eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:
         for label, (share, words) in SHARES.items():
             steps = timescales.time_of_share(p, part, share) / p.eta

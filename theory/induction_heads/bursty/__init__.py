@@ -9,9 +9,8 @@ import numpy as np
 import sympy as sp
 
 from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre
-from theory.associative_memory import ramp
 from theory.call import scope
-from theory.induction_heads.bursty import emergence
+from theory.induction_heads.bursty import emergence, ramp
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
 from theory.numbers import numeric
 from theory.runtime import memory

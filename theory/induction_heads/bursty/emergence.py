@@ -11,7 +11,7 @@ from typing import Any
 import sympy as sp
 
 from theory import Equations, proved, symbol, table, vanishes, written_as
-from theory.associative_memory import ramp
+from theory.induction_heads.bursty import ramp
 from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.statement import Statement, exp, sizes, sort, statement, total, weight
 from theory.statement.derivation import derivation_store

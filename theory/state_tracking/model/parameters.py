@@ -11,9 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from theory import Optimiser, ParameterError, Preset, Stepped, parameter
+from theory.call.constants import Constant
 from theory.runtime import memory
 from theory.state_tracking import attention
 from theory.state_tracking.model import definitions, groups
+from theory.state_tracking.model.symbols import L
 
 
 def frequencies_memory(p: Parameters) -> float:
@@ -37,6 +39,10 @@ class Parameters(Stepped, Optimiser):
     """
 
     INPUTS = {"c_omega": ("sigma2", "omega")}
+    CONSTANTS = {
+        "c_omega": Constant("attention constant (14)", low=0),
+        "tau": Constant("mean overlap of distinct teachers", low=0, high=1),
+    }
     PRESETS = {
         "table_1": Preset("Main setting of the paper (Table 1)."),
         "table_2": Preset(
@@ -267,6 +273,16 @@ class Parameters(Stepped, Optimiser):
             "c_omega": constant,
             "tau": tau,
         }
+
+    def formulas(self) -> dict[str, Any]:
+        """Attention at time 0, the mean teacher overlap and c_omega by sizes."""
+        overlap = definitions.overlap_equations()[f"tau_bar_{self.teachers}"].rhs
+        found = {"tau": overlap}
+        if self.A_0 is None:
+            found["A_0"] = 1 / L
+        if self.L > 1:
+            found["c_omega"] = attention.equations()["c_omega"].rhs
+        return found
 
 
 @functools.lru_cache(maxsize=4096)

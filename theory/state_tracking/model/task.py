@@ -17,7 +17,7 @@ from theory.numbers.streams import keyed, spawned
 from theory.state_tracking.model import groups
 from theory.state_tracking.model.parameters import Parameters
 
-STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
+STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:

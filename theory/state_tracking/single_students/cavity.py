@@ -471,7 +471,7 @@ class Cavity:
         each column is learned at a sharp time; therefore the logits, smooth in v_0 and
         epsilon, are interpolated to many values of both.
         """
-        from theory.state_tracking.single_students import accuracy_kernels
+        from theory.state_tracking.single_students.kernels import accuracy_kernels
 
         z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
         columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)

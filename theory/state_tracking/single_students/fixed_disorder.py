@@ -342,7 +342,7 @@ class FixedDisorder:
 
     def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         return np.stack(
             [fixed_disorder_kernels.weights(*each[:4]) for each in self._each(at)]
@@ -371,7 +371,7 @@ class FixedDisorder:
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
@@ -385,7 +385,7 @@ class FixedDisorder:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
         attention.
         """
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
         return np.stack(
@@ -394,7 +394,7 @@ class FixedDisorder:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        from theory.state_tracking.single_students import fixed_disorder_kernels
+        from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
@@ -420,7 +420,7 @@ class FixedDisorder:
         """Accuracies of steps and of rollouts on the words of `answered_words`, with
         their standard errors; NaN where descent has diverged.
         """
-        from theory.state_tracking.single_students import accuracy_kernels
+        from theory.state_tracking.single_students.kernels import accuracy_kernels
 
         names = "accuracy", "rollout_accuracy"
         found = {x + end: np.full(len(at), np.nan) for x in names for end in ("", SE)}

@@ -97,6 +97,8 @@ def predict(
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
     row = LEVELS[level]
+    if not row.flow:
+        _own_constants(p, level)
     if given is not None and (row.known is None or runs is None):
         raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
     if (runs is None) == (seeds is None):
@@ -172,6 +174,7 @@ def drawn_times(
     if level not in rows:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(rows)}")
     seed = number("seed", seed, Allowed(low=0), int)
+    _own_constants(p, level)
     p = p.run_to(until)
     start, system = _drawn(p, rows[level], seeds, seed, False)
     A_0 = system.attention.parts(start.W_Q, start.W_K)[1].mean(1)
@@ -187,6 +190,16 @@ def drawn_times(
     )
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
     return found.assign_attrs(_attributes(p, level, "drawn starts"))
+
+
+def _own_constants(p: Parameters, level: str) -> None:
+    """Refuse given constants where a level follows each student's weights."""
+    flows = [repr(name) for name, row in LEVELS.items() if row.flow]
+    for name, value in p.constants.items():
+        raise ParameterError(
+            f"{name} = {value:g}: is given, but level = {level!r} follows weights,"
+            f" which have their own; take level = {' or '.join(flows)}"
+        )
 
 
 def _drawn(

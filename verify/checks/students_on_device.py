@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from simulate.state_tracking.gradients import Plain
-from simulate.systems import STUDENTS, student
+from simulate.systems import student, tiny
 from simulate.training import learner, pool
 from simulate.training.plan import System
 from verify.checks.check import Check, at_least, identity, vanishing
@@ -65,7 +65,7 @@ STEPS = 10  # steps of descent before stacks are compared
 
 def kinds(model: str = "") -> list[str]:
     """Kinds of students (of a model) that can be trained on any device."""
-    return [n for n in STUDENTS if n.startswith(model) and not student(n)[0].devices]
+    return [n for n in tiny() if n.startswith(model) and not student(n)[0].devices]
 
 
 @contextmanager

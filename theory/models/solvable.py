@@ -12,9 +12,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from theory import __version__
+from theory.call.refusal import ParameterError, nearest
+from theory.models import registry
+from theory.runtime import cli
+from theory.runtime.cli import COMPLETION
+
 UNLISTED = re.compile(r"verify|.*\.(benchmark|demo|device|start)")
-# set while the shell completes a word: where a command begins, from 1
-COMPLETION = "_ARGCOMPLETE"
 USAGE = """\
 solvable VERB [MODEL[.SYSTEM]] [--set NAME=VALUE] ...  (or python -m VERB ...)
 {verbs}
@@ -53,9 +57,6 @@ def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     called = [v for v in verbs() if name in (v, v.rpartition(".")[2])]
     if len(called) == 1:
         return called[0], words[count:]
-    from theory.call.refusal import ParameterError, nearest
-    from theory.models import registry
-
     advice = " or ".join(called) or nearest(name, re.split("[ .]", " ".join(verbs())))
     usual = {
         "train": "simulate",
@@ -84,8 +85,6 @@ def by_model(names: Iterable[str]) -> str:
 
 def listing(wing: str) -> str:
     """Verbs, of one wing or all, and models."""
-    from theory.models import registry
-
     listed = {v: what for v, what in verbs().items() if v.startswith(wing)}
     return USAGE.format(
         verbs="\n".join(
@@ -110,8 +109,6 @@ def main(argv: Sequence[str] | None = None, wing: str = "") -> int:
     if not words or words[0] in ("-h", "--help"):
         print(listing(wing))
     elif words[0] == "--version":
-        from theory import __version__
-
         print(f"solvable-transformers {__version__}")
     elif words[0] == "--completion":
         import argcomplete
@@ -127,8 +124,6 @@ def complete() -> None:
     parser.
     """
     import argcomplete
-
-    from theory.models import registry
 
     line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
     words = [*line.split()[1:], *[""] * line.endswith(" ")]
@@ -149,6 +144,4 @@ def complete() -> None:
 
 def solvable() -> None:
     """Entry point of ``solvable``."""
-    from theory.runtime import cli
-
     cli.run(main)

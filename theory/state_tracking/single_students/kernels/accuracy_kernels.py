@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from scipy.special import ndtr
 
 from theory.numbers.compiled import njit
-from theory.state_tracking.single_students.fixed_disorder_kernels import HOW
+from theory.state_tracking.single_students.kernels.fixed_disorder_kernels import HOW
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 +
 # MIDDLE), exact to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.

@@ -26,8 +26,9 @@ from verify.checks.check import (
     with_notes,
 )
 from verify.compare.emergence import first_crossing
-from verify.induction_heads import flow_laws, gaussian
-from verify.induction_heads.all_weights_equations import Network
+from verify.induction_heads import flow_laws
+from verify.induction_heads.all_weights import gaussian
+from verify.induction_heads.all_weights.all_weights_equations import Network
 from verify.induction_heads.flow_laws import QUERIES, dropped, limit, orthonormal
 
 MASKS = ("strict", "inclusive")

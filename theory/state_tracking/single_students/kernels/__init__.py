@@ -1,0 +1,1 @@
+"""Compiled loops of the theories of single students."""

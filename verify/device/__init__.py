@@ -1,1 +1,0 @@
-"""Checks and benchmarks of the students on a device: ``python -m verify.device``."""

@@ -1,0 +1,1 @@
+"""All weights of induction heads: their equations, their times, Gaussian inputs."""
