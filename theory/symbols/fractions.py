@@ -730,12 +730,22 @@ def operations(expr: sp.Expr) -> int:
     return of(expr)
 
 
+def factored(expr: sp.Expr) -> sp.Expr:
+    """An expression in factors; unchanged if it is no fraction."""
+    try:
+        field = Field(expr)
+        return field.factored(field.fraction(expr))
+    except NotRational:
+        return expr
+
+
 def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
     """The shortest of some equal forms: those that are given, in factors, over one
     denominator, and in partial fractions. Operations are counted, then characters.
+    What is under a sum is left as it is.
     """
     forms = [expr, *others]
-    for form in list(forms):
+    for form in [f for f in forms if not f.has(AddWithLimits)]:
         try:
             field = Field(form)
             value = field.fraction(form)

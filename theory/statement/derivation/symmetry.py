@@ -16,6 +16,7 @@ import sympy as sp
 from theory.call.refusal import ParameterError
 from theory.symbols import notation
 from theory.symbols.algebra import Rebuild, rebuilt, slope, vanishes
+from theory.symbols.fractions import factored
 from theory.symbols.notation import Forms
 from theory.symbols.reading import sympified
 
@@ -233,7 +234,7 @@ def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]
                 if len(part) > 1
                 else "frozen"
             )
-            kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
+            kept = factored(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
             sure = False
             if known is None:
@@ -277,7 +278,7 @@ def quotient(made: Any) -> Quotient:
 
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
         diagonal = 1 / size[c] if c == d else 0
-        return sp.factor(
+        return factored(
             diagonal
             + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
         )
