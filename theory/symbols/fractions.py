@@ -24,6 +24,8 @@ from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
 Poly = Any  # flint.fmpz_mpoly
+# a power of a generator, factors of what multiplies it, operations of both
+Part = tuple[Poly, list[tuple[Poly, int]], int]
 MOST_PRODUCTS = 2_000_000  # of terms, in one multiplication: about a second of FLINT
 MOST_TERMS = 20_000  # of a polynomial
 MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
@@ -78,9 +80,13 @@ class Field:
     def factored(self, value: Fraction) -> sp.Expr:
         """A fraction in factors, each with its terms collected if that is shorter."""
         top, bottom = self.factors(value.top), self.factors(value.bottom)
-        return self._product(top, self._collected) / self._product(
-            bottom, self._collected
-        )
+        below = self._product(bottom, self._collected)
+        return self._product(top, self._collected) / below
+
+    def length(self, value: Fraction) -> int:
+        """About how many operations a fraction in factors has, before it is written."""
+        factors = self.factors(value.top) + self.factors(value.bottom)
+        return sum(self._plan(poly)[0] + (k > 1) + 1 for poly, k in factors)
 
     def over_one_denominator(self, value: Fraction) -> sp.Expr:
         """A fraction with its top multiplied out, over the factors of its bottom."""
@@ -135,7 +141,19 @@ class Field:
 
     def _collected(self, poly: Poly) -> sp.Expr:
         """A polynomial, by powers of the generator for which that is shortest."""
-        best, by = self._length(poly), None
+        _, parts = self._plan(poly)
+        if not parts:
+            return self.expr(poly)
+        total = sp.S.Zero
+        for power, factors, _ in parts:
+            total += self.expr(power) * self._product(factors, self.expr)
+        return total
+
+    def _plan(self, poly: Poly) -> tuple[int, list[Part]]:
+        """Operations of a polynomial, and its parts by powers of one generator if that
+        is shorter than to multiply it out.
+        """
+        best, by = self._length(poly), list[Part]()
         if 2 < len(poly) <= MOST_COLLECTED:
             for place, degree in enumerate(poly.degrees()):
                 if 0 < degree < len(poly) - 1:
@@ -143,16 +161,9 @@ class Field:
                     length = sum(n for *_, n in parts) + len(parts) - 1
                     if length < best:
                         best, by = length, parts
-        if by is None:
-            return self.expr(poly)
-        total = sp.S.Zero
-        for power, factors, _ in by:
-            total += self.expr(power) * self._product(factors, self.expr)
-        return total
+        return best, by
 
-    def _by_powers(
-        self, poly: Poly, place: int
-    ) -> list[tuple[Poly, list[tuple[Poly, int]], int]]:
+    def _by_powers(self, poly: Poly, place: int) -> list[Part]:
         """Powers of a generator, factors of what multiplies each, and the operations
         of both.
         """
@@ -324,12 +335,11 @@ class _Names:
             if number < 0:
                 others = -others
             for factor, many in factors:
+                if ring.positive(-factor):
+                    factor, others = -factor, others * (-1) ** int(many)
                 written = ring.written(factor)
-                if positive(self.meant(written)):
+                if ring.positive(factor):
                     known.append((self.meant(written), sp.Integer(sign * int(many))))
-                elif positive(-self.meant(written)):
-                    known.append((self.meant(-written), sp.Integer(sign * int(many))))
-                    others *= (-1) ** int(many)
                 else:
                     others *= written ** (sign * int(many))
         rest = self.meant(others)
@@ -650,6 +660,23 @@ class _Ring:
             factor = self._times(factor, of.bottom**most)
         return poly, factor
 
+    def positive(self, poly: Poly) -> bool:
+        """Whether a polynomial is positive because all of its terms are, sizes being
+        one at least.
+        """
+        used = [bool(k) for k in poly.degrees()]
+        meanings = [self.names.meaning.get(s, s) for s in self.symbols]
+        if not all(m.is_positive for m, u in zip(meanings, used, strict=False) if u):
+            return False
+        sizes = [bool(m.is_integer) for m in meanings] or [False]
+        above = [x + int(q) for x, q in zip(self.context.gens(), sizes, strict=True)]
+        shifted = poly.compose(*above, ctx=self.context).to_dict()
+        sure = (
+            not any(k for k, q in zip(powers, sizes, strict=True) if q)
+            for powers in shifted
+        )
+        return all(c > 0 for c in shifted.values()) and any(sure)
+
     def written(self, poly: Poly) -> sp.Expr:
         """A polynomial, in symbols for generators."""
         return sp.Add(*(c * x for x, c in self._terms(poly)))
@@ -672,22 +699,6 @@ class _Ring:
             rest = tuple(0 if m else k for k, m in zip(powers, moves, strict=False))
             made.setdefault(key, {})[rest] = c
         return {key: self.context.from_dict(rest) for key, rest in made.items()}
-
-
-def positive(expr: sp.Expr) -> bool:
-    """Whether a polynomial is positive because all of its terms are, sizes being one at
-    least.
-    """
-    if expr.is_positive is not None:
-        return bool(expr.is_positive)
-    sizes = {s: 1 + s for s in expr.free_symbols if s.is_integer and s.is_positive}
-    shifted = sp.expand(expr.subs(sizes, simultaneous=True))
-    terms = sp.Add.make_args(shifted)
-    nonnegative = {s: sp.Dummy(nonnegative=True) for s in sizes}
-    checked = [t.xreplace(nonnegative) for t in terms]
-    return all(t.is_nonnegative for t in checked) and any(
-        t.is_positive for t in checked
-    )
 
 
 def vanishing_sum(
@@ -745,17 +756,20 @@ def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
     What is under a sum is left as it is.
     """
     forms = [expr, *others]
+    best = min(map(operations, forms))
     for form in [f for f in forms if not f.has(AddWithLimits)]:
         try:
             field = Field(form)
             value = field.fraction(form)
-            if len(value.top) <= operations(expr):
+            if len(value.top) <= best:
                 forms.append(field.over_one_denominator(value))
-            forms.append(field.factored(value))
+            if field.length(value) <= 2 * best:  # it is not known better
+                forms.append(field.factored(value))
             if (apart := field.partial_fractions(value)) is not None:
                 forms.append(apart)
         except NotRational:
             continue
     lengths = [operations(form) for form in forms]
-    best = [f for f, n in zip(forms, lengths, strict=True) if n == min(lengths)]
-    return best[0] if len(best) == 1 else min(best, key=lambda form: len(str(form)))
+    best = min(lengths)
+    equal = [f for f, length in zip(forms, lengths, strict=True) if length == best]
+    return min(equal, key=lambda form: len(str(form))) if equal[1:] else equal[0]
