@@ -19,7 +19,13 @@ QUICK = {
         "verify.laws rewards --quiet",
         "simulate rewards --set N=4 --set d_g=3 --set epochs=8 --set eval_every=4"
         " --set n_train=64 --set n_test=64 --set rollouts=64 --set pretrain=0",
-    )
+    ),
+    "standard_transformer": (
+        "theory standard_transformer",
+        "verify.timescales standard_transformer --quiet",
+        "simulate standard_transformer --set epochs=4 --set eval_every=2"
+        " --set n_train=256 --set n_test=64",
+    ),
 }
 ALONE = " --seeds 2 --workers 1 --quiet --out"
 

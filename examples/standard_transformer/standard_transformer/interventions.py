@@ -17,8 +17,6 @@ from standard_transformer.transformer import Seen
 MEANING = {
     "A": "attention on the right action, of what the best head pays to actions",
     "retrieval": "attention on the right action, best head",
-    "retrieval_mean": "attention on the right action, mean over heads",
-    "retrieval_shared": "attention on the right action, best head of every step",
     "visible": (
         "next-token accuracy of who knows the next state where a head looks at the"
         " right action (above 1/(2L), for the pair of state and action), and guesses"
@@ -69,8 +67,6 @@ def measure(student: Student, actions: Tensor, states: Tensor) -> dict[str, Tens
     return {
         "A": on_right[best].sum() / paid[best].sum(),
         "retrieval": on_right[best].mean(),
-        "retrieval_mean": on_right.mean(),
-        "retrieval_shared": on_right.amax(0).mean(),
         "visible": visible(seen.attention, actions, states),
         "B": seen.itself.double().mean((0, 2)).max(),
         "R": excess(retrieved, then).mean(),

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,20 +68,16 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes
     per weight.
     """
-    width, length = p.heads * p.d_h, 2 * p.L
-    scores = p.heads * length
-    block = 8 * p.d_model + 8 * width + 6 * p.d_ff + 5 * scores
-    trained = p.blocks * block + 4 * p.d_model
-    seen = (3 + p.blocks) * scores
-    tested = 4 * p.d_model + 4 * width + 3 * p.d_ff + seen  # without gradients
-    rows = max((p.batch_size or p.n_train) * trained, p.n_test * tested) * length
+    length, width = 2 * p.L, p.heads * (p.d_h + p.L)
+    place = p.blocks * (8 * p.d_model + 10 * width + 6 * p.d_ff) + 4 * p.d_model
+    places = max(p.batch_size or p.n_train, p.n_test) * length
     logits = p.n_test * p.L * p.N * (7 * itemsize + 16)
-    layers = 4 * p.d_model * width + 3 * p.d_model * p.d_ff
-    weights = p.blocks * layers + (p.d_g + 2 * p.N + 2 * p.L) * p.d_model
-    data = 16 * (p.n_train + p.n_test) * (2 * p.L + 1) + 16 * p.n_train
-    records = plan.records(p, len(MEANING)) + 24 * p.d_g * p.N
+    block = p.d_model * (4 * p.heads * p.d_h + 3 * p.d_ff)
+    weights = p.blocks * block + (p.d_g + 2 * p.N + length) * p.d_model
+    data = 16 * (p.n_train + p.n_test) * (length + 2) + 24 * p.d_g * p.N
+    records = plan.records(p, len(MEANING))
     # Weights, gradients, two moments, and copies of the state.
-    return itemsize * (rows + 12 * weights) + logits + data + records
+    return itemsize * (places * place + 12 * weights) + logits + data + records
 
 
 SYSTEM = plan.System(
@@ -92,16 +87,6 @@ SYSTEM = plan.System(
     MEANING,
     memory,
     clock=Parameters.alpha,
-    displayed=(
-        "A",
-        "B",
-        "R",
-        "S",
-        "heuristic",
-        "logic",
-        "accuracy",
-        "rollout_accuracy",
-    ),
 )
 SYSTEMS = {"student": SYSTEM}
 train = SYSTEM.train
@@ -116,10 +101,6 @@ class Measured(solvable.Learner):
         for one, *test in zip(self.students.members, *self.test_data, strict=True):
             each.append(measure(partial(seen_by, one), *test))
         return {name: np.array([float(x[name]) for x in each]) for name in MEANING}
-
-    def finish(self, b: int) -> dict[str, Any]:
-        """No final results."""
-        return {}
 
 
 MEASURED = replace(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from theory import Equation, ParameterError, Preset, parameter
+from theory import ParameterError, Preset, parameter
 from theory import state_tracking as solvable
 from theory.dynamics.catalogue import catalogue
 from theory.state_tracking.model import task
@@ -78,12 +78,8 @@ class Parameters(solvable.Parameters):
             raise ParameterError(f"{name} = {value!r}: must be {only!r} for {why}")
 
 
-def flow_equations() -> dict[str, Equation]:
-    """Flow (15), which the solvable student of the same sizes follows."""
-    return solvable.flow().equations()
-
-
-flows, sections, equations = catalogue({"The solvable student": [flow_equations]})
+# Flow (15), which the solvable student of the same sizes follows.
+flows, sections, equations = catalogue({"The solvable student": [solvable.flow]})
 
 
 def flow_steps(p: solvable.Parameters) -> float:

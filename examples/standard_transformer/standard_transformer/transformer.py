@@ -60,8 +60,7 @@ class Heads(nn.Module):
             angle = (places[:, None] * self.omega).to(x.dtype)
             q, k = rotate(q, angle[first:]), rotate(k, angle)
         scores = q @ k.transpose(2, 3) / math.sqrt(self.p.d_h)
-        everything = torch.ones(length, length, dtype=torch.bool, device=x.device)
-        later = everything.triu(1)[first:]
+        later = torch.ones_like(scores, dtype=torch.bool).triu(1 + first)
         return scores.masked_fill(later, -math.inf).softmax(-1)
 
     def forward(
