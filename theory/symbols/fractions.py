@@ -51,16 +51,23 @@ class Fraction:
 class Field:
     """The fractions of all generators in some expressions.
 
+    Parameters
+    ----------
+    *expressions : Expr
+    trigonometric : bool
+        Write trigonometric and hyperbolic functions as exponentials, which relates
+        them, and not as generators, which leaves them as they are.
+
     Attributes
     ----------
     generators : list of Symbol
         Those that a fraction may contain.
     """
 
-    def __init__(self, *expressions: sp.Expr) -> None:
+    def __init__(self, *expressions: sp.Expr, trigonometric: bool = True) -> None:
         if any(e.has(*_UNKNOWN) for e in expressions):
             raise NotRational("rounded or infinite numbers")
-        self._names = _Names()
+        self._names = _Names(trigonometric)
         self._spelled = {e: self._names.spelled(e) for e in expressions}
         self._ring = _Ring(self._names, self._spelled.values())
 
@@ -136,8 +143,8 @@ class Field:
         """
         if len(poly) > MOST_FACTORED:
             raise NotRational("too long to be factored")
-        number, others = poly.factor()
-        return [(self._ring.one * number, 1), *((p, int(k)) for p, k in others)]
+        number, others = self._ring.factors(poly)
+        return [(self._ring.one * number, 1), *others]
 
     def _collected(self, poly: Poly) -> sp.Expr:
         """A polynomial, by powers of the generator for which that is shortest."""
@@ -216,7 +223,8 @@ class Field:
 class _Names:
     """Symbols that stand for generators, and what they mean."""
 
-    def __init__(self) -> None:
+    def __init__(self, trigonometric: bool) -> None:
+        self.trigonometric = trigonometric
         self.meaning: dict[sp.Symbol, sp.Expr] = {}
         self.root_of: dict[sp.Symbol, sp.Expr] = {}  # in symbols for generators
         self._known: dict[Any, sp.Symbol] = {}
@@ -262,7 +270,8 @@ class _Names:
             return self._logarithm(e.args[0])
         if e.is_Pow:
             return self._power(*e.args)
-        if isinstance(e, TrigonometricFunction | HyperbolicFunction):
+        waves = TrigonometricFunction | HyperbolicFunction
+        if self.trigonometric and isinstance(e, waves):
             written = e.rewrite(sp.exp)
             if not written.has(TrigonometricFunction, HyperbolicFunction):
                 return self.spelled(written)
@@ -329,7 +338,7 @@ class _Names:
         value = ring.fraction(spelled)
         known, others = [], sp.S.One
         for poly, sign in ((value.top, 1), (value.bottom, -1)):
-            number, factors = poly.factor()
+            number, factors = ring.factors(poly)
             for prime, many in sp.factorint(abs(int(number))).items():
                 known.append((sp.Integer(prime), sp.Integer(sign * many)))
             if number < 0:
@@ -380,12 +389,19 @@ class _Names:
         if part not in self._exponents:
             shares = self._shares(part)
             if shares is None:
-                meaning = sp.exp(self.meant(part))
-                made = self.name(("exp", part), meaning)
+                made = self.name(("exp", part), self._written_exponential(part))
             else:
                 made = sp.Mul(*(self._exponents[x] ** c for x, c in shares.items()))
             self._exponents[part] = made
         return self._exponents[part]
+
+    def _written_exponential(self, part: sp.Expr) -> sp.Expr:
+        """An exponential, as a power of what has a logarithm in the exponent."""
+        logs = [x for x in sp.Mul.make_args(part) if x in self._logarithms]
+        if len(logs) != 1:
+            return sp.exp(self.meant(part))
+        base = self.meant(self._logarithms[logs[0]])
+        return base ** self.meant(part / logs[0])
 
     def _shares(self, part: sp.Expr) -> dict[sp.Expr, sp.Rational] | None:
         """An exponent as a sum of known ones; None if it is none. Products of symbols
@@ -660,6 +676,32 @@ class _Ring:
             factor = self._times(factor, of.bottom**most)
         return poly, factor
 
+    def factors(self, poly: Poly) -> tuple[Any, list[tuple[Poly, int]]]:
+        """A number, and irreducible factors with their powers. Roots occur in factors
+        only where they occur in the polynomial: a - 1 has none for a square root of a.
+        """
+        common = poly.term_content() if poly != 0 else self.one
+        terms = (poly / common).to_dict()
+        steps = [
+            q if all(powers[k] % q == 0 for powers in terms) else 1
+            for k, q in enumerate(self.shares or [1])
+        ]
+        number, others = self._scaled(terms, steps, divide=True).factor()
+        made = [(self._scaled(p.to_dict(), steps), int(k)) for p, k in others]
+        content, roots = common.factor()
+        return number * content, [*((p, int(k)) for p, k in roots), *made]
+
+    def _scaled(self, terms: Any, steps: list[int], divide: bool = False) -> Poly:
+        """A polynomial with its powers multiplied, or divided, by some numbers."""
+        scaled = {
+            tuple(
+                int(k) // q if divide else int(k) * q
+                for k, q in zip(powers, steps, strict=True)
+            ): c
+            for powers, c in terms.items()
+        }
+        return self.context.from_dict(scaled)
+
     def positive(self, poly: Poly) -> bool:
         """Whether a polynomial is positive because all of its terms are, sizes being
         one at least.
@@ -744,7 +786,7 @@ def operations(expr: sp.Expr) -> int:
 def factored(expr: sp.Expr) -> sp.Expr:
     """An expression in factors; unchanged if it is no fraction."""
     try:
-        field = Field(expr)
+        field = Field(expr, trigonometric=False)
         return field.factored(field.fraction(expr))
     except NotRational:
         return expr
@@ -759,7 +801,7 @@ def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
     best = min(map(operations, forms))
     for form in [f for f in forms if not f.has(AddWithLimits)]:
         try:
-            field = Field(form)
+            field = Field(form, trigonometric=False)
             value = field.fraction(form)
             if len(value.top) <= best:
                 forms.append(field.over_one_denominator(value))
