@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         vanishes,
         written_as,
     )
+    from theory.symbols.fractions import factored, shortest
     from theory.symbols.notation import array, function, symbol
     from theory.symbols.special import gauss_hermite, gauss_legendre
 
@@ -42,6 +43,7 @@ MODULES = {
     "symbols.algebra": (
         "delta_gradient delta_sum linear_root proved vanishes written_as"
     ),
+    "symbols.fractions": "factored shortest",
     "call.arguments": "checked",
     "equations.equation": "Equation Equations table",
     "dynamics.flow": "Flow",
@@ -65,6 +67,7 @@ NEEDED = (
     "numpy",
     "scipy",
     "sympy",
+    "flint",
     "xarray",
     "netCDF4",
     "h5py",

@@ -19,7 +19,7 @@ from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running
 from theory.induction_heads.network import MASKS, Network, value
 from theory.induction_heads.symbols import B, N
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.symbols.algebra import vanishes
 
 NAMES = running.NAMES
@@ -32,7 +32,7 @@ def test_three_numbers_of_the_network_are_the_statement(sizes):
     out.
     """
     _, loss = Network("strict", network.SHORT, burst=B).normaliser_and_loss()
-    gap = value(loss) - derivation_store.derived(bursty.stated).loss
+    gap = value(loss) - remedies.derived(bursty.stated).loss
     assert vanishes(gap.subs(dict(zip((N, B), sizes, strict=True))).doit())
 
 

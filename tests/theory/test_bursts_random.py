@@ -15,7 +15,7 @@ from simulate.induction_heads.student import Constrained
 from theory import induction_heads as ih
 from theory.call.refusal import ParameterError
 from theory.induction_heads import bursty
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from verify.compare.emergence import first_crossing
 
 GIVEN = dict(trained="three", data="orthonormal", query="last", batch_size=1)
@@ -25,7 +25,7 @@ def test_loss_is_the_statements():
     """A burst at the end, at any weights."""
     alpha, beta, gamma, N, B = 0.7, 1.3, 0.8, 12, 3
     label, square = bursty.Mixture(bursty.bursts(N, [B]), np.ones(1)).parts(alpha, beta)
-    loss = derivation_store.derived(bursty.stated).loss
+    loss = remedies.derived(bursty.stated).loss
     values = dict(alpha=alpha, beta=beta, gamma=gamma, N=N, B=B)
     told = float(loss.subs({x: values[x.name] for x in loss.free_symbols}).doit())
     found = 1 - 2 * gamma * label.real + gamma**2 * square.real

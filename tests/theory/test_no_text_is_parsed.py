@@ -8,7 +8,6 @@ parses texts inside of it even where it is told to be strict.
 import ast
 import contextlib
 import inspect
-import json
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from theory import state_tracking as st
 from theory.call.refusal import ParameterError
 from theory.models import registry
 from theory.numbers import lowered, numeric
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.overlaps import Overlaps, mean_product
 from theory.symbols import reading
 
@@ -179,7 +178,7 @@ DOORS = {
     "overlaps' flow": lambda v: OVERLAPS.flow("f", v, {}),
     "overlaps' start": lambda v: OVERLAPS.flow("f", OVERLAPS.Q(1, 1), v),
     "checked": lambda v: theory.Equations({"law": v}),
-    "derived at": lambda v: derivation_store.derived(systems.bigram()).at(N=v),
+    "derived at": lambda v: remedies.derived(systems.bigram()).at(N=v),
     "lowered": lambda v: lowered.number(sp.IndexedBase("u")[1] + a, {"u": [1], "a": v}),
 }
 
@@ -234,51 +233,6 @@ def test_no_public_function_parses(function, parsed):
             with contextlib.suppress(Exception):
                 function(*by_place, **given)
             assert not parsed, (place.name, name)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        ["dict", ["tuple", CODE, CODE]],
-        ["tuple", CODE],
-        ["list", CODE],
-        ["dict", ["tuple", ["tuple", CODE], 1]],
-        CODE,
-    ],
-    ids=json.dumps,
-)
-def test_no_entry_of_the_statement_cache_is_parsed(part, parsed, tmp_path, monkeypatch):
-    """Sealed as ours are: in the place of every expression and of its parts."""
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
-
-    def equations():
-        derivation_store.derived.cache_clear()
-        made = derivation_store.derived(systems.bigram()).equations()
-        return {k: (e.lhs, e.rhs) for k, e in made.items()}
-
-    truth = equations()
-    (file,) = tmp_path.glob("statement_*.json")
-    content = json.loads(file.read_text())
-    content.pop("seal")
-    for place in expressions(content["moving"]):
-        holder, k = place
-        saved, holder[k] = holder[k], part
-        seal = derivation_store._seal(content)
-        file.write_text(json.dumps({"seal": seal, **content}))
-        assert equations() == truth and not parsed
-        holder[k] = saved
-
-
-def expressions(part):
-    """Places of expressions in nested lists: the list, and where in it."""
-    found = []
-    for k, inner in enumerate(part):
-        if isinstance(inner, list) and inner:
-            if inner[0] in derivation_store.HEADS:
-                found.append((part, k))
-            found += expressions(inner)
-    return found[:40]
 
 
 def calls(file):

@@ -15,7 +15,7 @@ from random_starts import gated
 from simulate.statement import of as students
 from theory.models.stated import model as model_of
 from theory.statement import model
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.randomness import passage, random_starts
 from verify.checks.report import Request
 from verify.statement import starts as checks
@@ -142,7 +142,7 @@ def test_what_scatters_about_class_means_is_counted(
 
 def test_a_mean_shift_is_that_over_amplitudes():
     """At a saddle, of both signs: of one amplitude, whose logarithm is the mean one."""
-    made = derivation_store.derived(stated := gated(gates=1, N=4))
+    made = remedies.derived(stated := gated(gates=1, N=4))
     p = model.theory_of(stated).Parameters(sigma=1e-3)
     found = passage.passage(made, p, level := 0.7, 10_000)
     sizes = scipy.stats.halfnorm.ppf((np.arange(8) + 0.5) / 8) / passage.MEAN_LOG

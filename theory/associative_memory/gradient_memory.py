@@ -53,6 +53,7 @@ from theory.associative_memory.symbols import (
 )
 from theory.call import scope
 from theory.dynamics.catalogue import cache, catalogue
+from theory.symbols.fractions import factored
 from theory.symbols.special import log_linear
 
 __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sections"]
@@ -124,7 +125,7 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
 def flow() -> Flow:
     """Flow of the margin in t = eta * steps."""
     right, wrong = rates()
-    rate = written_as(K / N / (sp.exp(m) + K - 1), sp.simplify(right - wrong))
+    rate = written_as(K / N / (sp.exp(m) + K - 1), factored(right - wrong))
     return Flow(
         name="gradient_memory",
         time=t,
@@ -144,10 +145,10 @@ def descent_equations() -> dict[str, Equation]:
     """Logits, margin and loss after one step; margin of the flow, and the time at which
     its loss has halved.
     """
-    step = [sp.simplify(eta * q.subs(m, 0)) for q in rates()]
+    step = [factored(eta * q.subs(m, 0)) for q in rates()]
     right = written_as(eta / N * (1 - 1 / K), step[0])
     wrong = written_as(-eta / (N * K), step[1])
-    margin = sp.simplify(right - wrong)
+    margin = factored(right - wrong)
     loss = sp.log(1 + (K - 1) * sp.exp(-m))
     # Separate variables: (e^m + K - 1) dm = K dt / N.
     travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
@@ -164,7 +165,7 @@ def descent_equations() -> dict[str, Equation]:
     goal = sp.factor(goal).subs(
         root, sp.sqrt(K)
     )  # e^m at which the loss is half of ln K
-    half = sp.simplify(N / K * travelled.subs(m, sp.log(goal)))
+    half = factored(N / K * travelled.subs(m, sp.log(goal)))
     half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
     slides = ref(
         "slides, one gradient step on the population loss; constant 1/K where the"

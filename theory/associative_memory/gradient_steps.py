@@ -25,6 +25,7 @@ from theory import (
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.call import scope
 from theory.dynamics.catalogue import catalogue
+from theory.symbols.fractions import factored
 
 __all__ = ["Parameters", "applies", "equations", "flows", "second_gradient", "sections"]
 
@@ -208,7 +209,7 @@ def token_mean(known: bool) -> sp.Expr:
     Of T positions, T - 3 are uniform on the plain tokens. The answer is z with
     certainty if k = z, and uniform if k is not given.
     """
-    return sp.simplify(((T - 3) / n + (delta if known else 1 / n)) / T)
+    return factored(((T - 3) / n + (delta if known else 1 / n)) / T)
 
 
 def weight_of_position() -> sp.Expr:
@@ -223,7 +224,7 @@ def mean_reach() -> sp.Expr:
     summed = (T - 1) * sp.harmonic(T - 2) - (T - 2)  # sum of H_1 .. H_{T-2}, by parts
     step = sp.Symbol("step", integer=True, positive=True)
     proved(
-        sp.simplify(
+        factored(
             sp.expand_func(
                 (summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
                 - sp.harmonic(step - 1)
@@ -247,7 +248,7 @@ def population_equations() -> Equations:
     # plain outputs.
     slope = sp.expand(token_mean(known=False) / N - token_mean(known=True) / n)
     diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
-    gain = sp.simplify(other - diagonal)
+    gain = factored(other - diagonal)
     position = mean_reach()
     on = symbol(
         "slope_diagonal",

@@ -28,6 +28,7 @@ from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.call import scope
 from theory.dynamics.catalogue import catalogue
 from theory.equations.charts import gridded
+from theory.symbols.fractions import factored
 
 __all__ = [
     "Parameters",
@@ -243,12 +244,12 @@ def samples_equations() -> Equations:
     failing = sum(binomial.subs(count, sp.Integer(c)) for c in (0, 1))
     failing = written_as((1 - a) ** n + n * a * (1 - a) ** (n - 1), failing)
     small = symbol("x_na", "x", positive=True)  # n a, fixed as a -> 0
-    limit = sp.simplify(sp.limit(failing.subs(n, small / a), a, 0))
+    limit = factored(sp.limit(failing.subs(n, small / a), a, 0))
     # The association z -> z has a Poisson(lambda) number of samples labelled z. Any
     # other label has z by chance, at most once as N grows. A single own sample ties
     # with Poisson(Lambda) chance ones, and the winner is drawn evenly.
     at_least_two = 1 - poisson(rate, sp.Integer(0)) - poisson(rate, sp.Integer(1))
-    tie = sp.simplify(
+    tie = factored(
         sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo))
     )
     share = sp.expand(at_least_two) + poisson(rate, sp.Integer(1)) * written_as(

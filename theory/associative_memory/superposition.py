@@ -33,6 +33,7 @@ from theory.call.refusal import ANYTHING, Allowed
 from theory.call.sweep import by_dimension
 from theory.dynamics.catalogue import catalogue
 from theory.equations.charts import gridded
+from theory.symbols.fractions import factored
 from theory.symbols.special import gauss_legendre, gaussian_accuracy
 
 __all__ = [
@@ -141,7 +142,7 @@ def squared_cosine() -> sp.Expr:
     # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2,
     # half).
     over, under = (sp.beta(sp.Rational(n, 2), half).rewrite(sp.gamma) for n in (3, 1))
-    return sp.simplify(sp.gammasimp(over / under).subs(half, (d - 1) / 2))
+    return factored(sp.gammasimp(over / under).subs(half, (d - 1) / 2))
 
 
 def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
@@ -289,7 +290,7 @@ def recall_equations() -> dict[str, Equation]:
         ),
         capacity=(
             d**2,
-            sp.simplify(needed),
+            factored(needed),
             "slides: capacity of the order of the parameters; law derived here",
             "half of the keys recalled",
             "N, d -> infinity: ln ln N neglected",
@@ -397,10 +398,8 @@ def unseen_mass() -> sp.Expr:
 def zipf_equations() -> Equations:
     """Lost mass, unseen mass, and the exponent in d."""
     # Keys beyond rank P, with the sum replaced by an integral.
-    lost = sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(
-        1 + b
-    )
-    exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
+    lost = factored(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
+    exponent = factored(sp.diff(sp.log(lost), P) * P)
     slope = symbol(
         "zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d"
     )

@@ -12,6 +12,7 @@ from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
 from theory.call.parameters import BaseParameters, Preset, parameter
 from theory.call.refusal import ParameterError
 from theory.dynamics.catalogue import catalogue
+from theory.symbols.fractions import factored
 
 __all__ = ["Parameters", "equations", "flows", "sections"]
 
@@ -65,7 +66,7 @@ def memories_equations() -> Equations:
     """
     recall = sp.Sum(hit[i], (i, 1, size)) / size
     # By chance the largest of M candidates is uniform.
-    chance = sp.simplify(size * (1 / size) / size)
+    chance = factored(size * (1 / size) / size)
     k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))
     heads = "slides, induction head with associative memories"

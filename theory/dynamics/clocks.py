@@ -14,6 +14,7 @@ from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
 from theory.equations.equation import Equation
 from theory.symbols.algebra import proved, vanishes, written_as
+from theory.symbols.fractions import factored
 from theory.symbols.notation import symbol
 
 REFERENCE = "derived here, momentum as a filter of gradients"
@@ -129,7 +130,7 @@ def started(rule: Rule) -> sp.Expr:
     total = sp.piecewise_fold(
         sp.summation(sp.piecewise_fold(so_far), (j, 0, count - 1))
     )
-    return eta * sp.simplify(total.subs(sp.Eq(beta, 1), False)).subs(count, n)
+    return eta * factored(total.subs(sp.Eq(beta, 1), False)).subs(count, n)
 
 
 @cache

@@ -23,8 +23,8 @@ from theory.dynamics.solution import parameter_names
 from theory.equations.equation import Equation
 from theory.numbers import numeric
 from theory.symbols import notation
-from theory.symbols.algebra import slope, vanishes
-from theory.symbols.fractions import vanishing_sum
+from theory.symbols.algebra import replaced, slope, vanishes
+from theory.symbols.fractions import factored, shortest, vanishing_sum
 
 if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
@@ -143,7 +143,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         If SymPy cannot solve the equations, or misses a solution while parameters are
         symbols.
     """
-    rates = [sp.factor(r) for r in flow.expanded.values()]
+    rates = [factored(r) for r in flow.expanded.values()]
     common = [
         f
         for f in sp.Mul.make_args(rates[0])
@@ -151,7 +151,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     ]
     rates = [r / sp.Mul(*common) for r in rates]
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
-    if any(not r.has(*flow.state) and not vanishes(r) for r in rates):
+    if any(not (r.has(*flow.state) or r.is_zero or vanishes(r)) for r in rates):
         return []  # SymPy leaves out such an equation
     if not any(rates):
         return [{}]
@@ -374,12 +374,13 @@ def linearised(
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
         for x, rate in flow.expanded.items():
-            left = sp.together(rate.subs(point, simultaneous=True))
-            if not sp.expand(sp.numer(left)).is_zero:  # 0.0 is not equal to 0
+            left = shortest(replaced(rate, point))
+            if not (left.is_zero or vanishes(left)):  # 0.0 is not equal to 0
                 raise ParameterError(
                     f"at = {given}: no fixed point, the rate of {x} is {left}"
                 )
-    matrix = flow.jacobian().subs(point, simultaneous=True).applyfunc(sp.cancel)
+    jacobian = flow.jacobian()
+    matrix = jacobian.applyfunc(lambda slope: factored(replaced(slope, point)))
     if matrix.has(sp.nan, sp.zoo):
         raise ParameterError(f"at = {given}: rates have no derivative there")
     return [
@@ -402,8 +403,8 @@ def _eigenvectors(
     for field, value, _, vectors in rational:
         for vector in vectors.to_list():
             yield (
-                sp.factor(field.to_sympy(value)),
-                [sp.factor(field.to_sympy(v)) for v in vector],
+                factored(field.to_sympy(value)),
+                [factored(field.to_sympy(v)) for v in vector],
             )
     for field, polynomial, _, vectors in algebraic:
         if polynomial.degree() > 2:
@@ -413,7 +414,7 @@ def _eigenvectors(
             )
         (unknown,), (a, b, c) = polynomial.gens, polynomial.all_coeffs()
         for sign in (1, -1):
-            root = -b / (2 * a) + sign * sp.sqrt(sp.factor(b**2 / (4 * a**2) - c / a))
+            root = -b / (2 * a) + sign * sp.sqrt(factored(b**2 / (4 * a**2) - c / a))
             for vector in vectors.to_list():
                 yield root, [field.to_sympy(v).subs(unknown, root) for v in vector]
 

@@ -31,6 +31,7 @@ from theory.induction_heads.symbols import (
     w,
 )
 from theory.numbers import numeric
+from theory.symbols.fractions import factored
 
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
 SERIES_ORDER = 24  # order of the asymptotic series of gamma(w)
@@ -137,7 +138,7 @@ def inner_series(order: int) -> sp.Expr:
     """
     of_w, of_gamma = inner_rates()
     written_as(sp.exp(w) - gamma, of_gamma)
-    growth = sp.simplify(of_w / (gamma * sp.exp(w)))  # w^2
+    growth = factored(of_w / (gamma * sp.exp(w)))  # w^2
     exponential = [sp.Rational(1, sp.factorial(k)) for k in range(order + 1)]
     shift = sp.degree(growth, w)
     g = [sp.S.One]

@@ -50,6 +50,7 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
+from theory.symbols.fractions import factored
 from theory.symbols.notation import Forms
 from theory.symbols.special import first_crossing
 
@@ -121,7 +122,7 @@ def equations() -> Equations:
     p_by_alpha = p * (2 * N - 2) / G
     written_as(p_by_alpha.subs(p, short[p]).subs(G, short[G]), sp.diff(of_alpha, alpha))
     # d alpha / d beta = beta (2N - 2) / G separates.
-    ratio = sp.simplify(s_by_p * p_by_alpha / s_by_beta).subs(G, short[G])
+    ratio = factored(s_by_p * p_by_alpha / s_by_beta).subs(G, short[G])
     invariant = sp.integrate(sp.denom(ratio), (alpha, 0, alpha)) - sp.integrate(
         sp.numer(ratio), (beta, 0, beta)
     )
@@ -176,7 +177,7 @@ def equations() -> Equations:
         loss_star=(loss_star, least, f"{NEW}: loss at the best gamma"),
         plateau=(
             loss_star,
-            sp.simplify(spelled(least.subs(s, 1))),
+            spelled(least.subs(s, 1)),
             f"{NEW}: best loss at alpha beta = 0",
         ),
     )
@@ -280,7 +281,7 @@ def mean_initial_slope() -> sp.Expr:
     }
     right = c["own_label"]
     later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
-    weighted = written_as(1 - right.subs(q, k) / 2, sp.simplify((k - 1) * later))
+    weighted = written_as(1 - right.subs(q, k) / 2, factored((k - 1) * later))
     own_sum = sp.Sum(right, (q, 1, N))
     later_sum = (
         N - own_sum / 2 - weighted.subs(k, 1)

@@ -35,6 +35,7 @@ from theory.induction_heads.symbols import (
     x,
 )
 from theory.symbols.algebra import truncated
+from theory.symbols.fractions import factored
 from theory.symbols.notation import Forms
 
 LARGE = "large N"
@@ -86,7 +87,7 @@ def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         / (2 * N - 2)
         - beta**2 / 2
     )
-    step = sp.simplify(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
+    step = factored(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
     for power in (1, 2, 3):
         shift = truncated(step.subs(u, shift), power, x)
     coefficients = sp.symbols("g_1 g_2")
@@ -147,7 +148,7 @@ def crossing(curve: sp.Expr) -> sp.Expr:
         value = sp.expand(
             truncated(gap.subs(tau, coefficients + c * x**k), k, x)
         ).coeff(x, k)
-        coefficients += sp.simplify(sp.solve(value, c)[0]) * x**k
+        coefficients += factored(sp.solve(value, c)[0]) * x**k
     return coefficients
 
 
@@ -226,7 +227,7 @@ def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
 
 def time_of_beta() -> sp.Expr:
     """T_beta to O(1)."""
-    return in_powers([sp.simplify(c.subs(beta, HALF)) for c in slow_time()])
+    return in_powers([c.subs(beta, HALF) for c in slow_time()])
 
 
 def time_of_alpha() -> sp.Expr:
@@ -234,9 +235,7 @@ def time_of_alpha() -> sp.Expr:
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
-    return in_powers(
-        [sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)]
-    )
+    return in_powers([expanded.coeff(x, k) * 2 ** (2 - k) for k in range(3)])
 
 
 @cache

@@ -57,6 +57,7 @@ from theory.positional_semantic.model.symbols import (
     theta_hat,
 )
 from theory.positional_semantic.prox import NotConverged
+from theory.symbols.fractions import shortest
 from theory.symbols.notation import Forms
 
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
@@ -200,7 +201,7 @@ def stability() -> Equations:
         *RS,
         "no spectral weight of the Hessian at zero",
         status="closure",
-        R=(replicon, sp.simplify(sp.solve(slope + sigma**2 * H_2, replicon)[0])),
+        R=(replicon, shortest(sp.solve(slope + sigma**2 * H_2, replicon)[0])),
     )
 
 

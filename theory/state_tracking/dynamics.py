@@ -45,6 +45,7 @@ from theory.state_tracking.model.symbols import (
     tau,
     zeta,
 )
+from theory.symbols.fractions import factored
 
 delta = sp.KroneckerDelta
 Delta_S_ab = symbol(
@@ -275,7 +276,7 @@ def thermodynamic_limit() -> Flow:
     large = {d_g: ratio * size, L: length * size, N: size}
 
     def leading(expr: sp.Expr, order: sp.Expr) -> sp.Expr:
-        return sp.limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
+        return sp.limit(factored((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
     g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)

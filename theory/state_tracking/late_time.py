@@ -35,6 +35,7 @@ from theory.state_tracking.model.symbols import (
     zeta,
 )
 from theory.state_tracking.quadrature import NAMES, Points
+from theory.symbols.fractions import factored
 
 m_0 = symbol("m_0", means="margin at time 0", real=True)
 lift = symbol(
@@ -174,7 +175,7 @@ def saturated() -> sp.Expr:
     the sum of y^n/n^s is the polylogarithm Li_s(y).
     """
     (total,) = off_target().atoms(sp.Sum)
-    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
+    centred = factored(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
     return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
 
 

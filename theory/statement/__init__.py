@@ -20,7 +20,7 @@ What follows from it:
 `theory.statement.derivation.derived.derive`
     `Derived`: ``classes`` with sizes, ``loss``, ``rates``, ``conserved``, ``quotient``,
     ``flow``, ``equations()``; ``at(N=8)`` for concrete sizes.
-    `theory.statement.derivation.derivation_store.derived` keeps it.
+    `theory.statement.derivation.remedies.derived` keeps it.
 `theory.statement.evaluation.arrays`
     The tree over arrays (`Evaluation`, NumPy or torch), all inputs at concrete sizes
     (`every_input`), tables of teachers, and classes of all entries (`class_numbers`).

@@ -37,10 +37,10 @@ TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
 def theory_of(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
     from theory.statement import onset
-    from theory.statement.derivation import derivation_store
+    from theory.statement.derivation import remedies
     from theory.statement.randomness import minibatches, random_starts
 
-    derived = functools.cache(functools.partial(derivation_store.derived, stated))
+    derived = functools.cache(functools.partial(remedies.derived, stated))
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
     whole = (WHOLE,) * random

@@ -15,7 +15,7 @@ from theory.call.refusal import ParameterError
 from theory.dynamics.conserved import linearised
 from theory.dynamics.onset import Onset, tabulated
 from theory.dynamics.sensitivities import Fall
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import Derived
 from theory.statement.randomness import passage, random_starts, rare_starts
 from theory.statement.randomness.random_starts import EVENTS
@@ -327,7 +327,7 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
 
 @functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
 def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
-    return derivation_store.derived(stated).written(dict(sizes))
+    return remedies.derived(stated).written(dict(sizes))
 
 
 def sized(stated: Statement, p: Any) -> dict[str, int]:

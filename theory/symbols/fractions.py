@@ -20,11 +20,12 @@ from typing import Any
 import flint
 import sympy as sp
 from sympy.concrete.expr_with_limits import AddWithLimits
-from sympy.core.function import AppliedUndef
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
 Poly = Any  # flint.fmpz_mpoly
+# a power of a generator, factors of what multiplies it, operations of both
+Part = tuple[Poly, list[tuple[Poly, int]], int]
 MOST_PRODUCTS = 2_000_000  # of terms, in one multiplication: about a second of FLINT
 MOST_TERMS = 20_000  # of a polynomial
 MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
@@ -50,21 +51,25 @@ class Fraction:
 class Field:
     """The fractions of all generators in some expressions.
 
+    Parameters
+    ----------
+    *expressions : Expr
+    trigonometric : bool
+        Write trigonometric and hyperbolic functions as exponentials, which relates
+        them, and not as generators, which leaves them as they are.
+
     Attributes
     ----------
     generators : list of Symbol
         Those that a fraction may contain.
-    decisive : bool
-        Whether an expression whose fraction is not zero is known not to vanish.
     """
 
-    def __init__(self, *expressions: sp.Expr) -> None:
+    def __init__(self, *expressions: sp.Expr, trigonometric: bool = True) -> None:
         if any(e.has(*_UNKNOWN) for e in expressions):
             raise NotRational("rounded or infinite numbers")
-        self._names = _Names()
+        self._names = _Names(trigonometric)
         self._spelled = {e: self._names.spelled(e) for e in expressions}
         self._ring = _Ring(self._names, self._spelled.values())
-        self.decisive = self._names.decisive
 
     @property
     def generators(self) -> list[sp.Symbol]:
@@ -82,9 +87,13 @@ class Field:
     def factored(self, value: Fraction) -> sp.Expr:
         """A fraction in factors, each with its terms collected if that is shorter."""
         top, bottom = self.factors(value.top), self.factors(value.bottom)
-        return self._product(top, self._collected) / self._product(
-            bottom, self._collected
-        )
+        below = self._product(bottom, self._collected)
+        return self._product(top, self._collected) / below
+
+    def length(self, value: Fraction) -> int:
+        """About how many operations a fraction in factors has, before it is written."""
+        factors = self.factors(value.top) + self.factors(value.bottom)
+        return sum(self._plan(poly)[0] + (k > 1) + 1 for poly, k in factors)
 
     def over_one_denominator(self, value: Fraction) -> sp.Expr:
         """A fraction with its top multiplied out, over the factors of its bottom."""
@@ -134,12 +143,24 @@ class Field:
         """
         if len(poly) > MOST_FACTORED:
             raise NotRational("too long to be factored")
-        number, others = poly.factor()
-        return [(self._ring.one * number, 1), *((p, int(k)) for p, k in others)]
+        number, others = self._ring.factors(poly)
+        return [(self._ring.one * number, 1), *others]
 
     def _collected(self, poly: Poly) -> sp.Expr:
         """A polynomial, by powers of the generator for which that is shortest."""
-        best, by = self._length(poly), None
+        _, parts = self._plan(poly)
+        if not parts:
+            return self.expr(poly)
+        total = sp.S.Zero
+        for power, factors, _ in parts:
+            total += self.expr(power) * self._product(factors, self.expr)
+        return total
+
+    def _plan(self, poly: Poly) -> tuple[int, list[Part]]:
+        """Operations of a polynomial, and its parts by powers of one generator if that
+        is shorter than to multiply it out.
+        """
+        best, by = self._length(poly), list[Part]()
         if 2 < len(poly) <= MOST_COLLECTED:
             for place, degree in enumerate(poly.degrees()):
                 if 0 < degree < len(poly) - 1:
@@ -147,16 +168,9 @@ class Field:
                     length = sum(n for *_, n in parts) + len(parts) - 1
                     if length < best:
                         best, by = length, parts
-        if by is None:
-            return self.expr(poly)
-        total = sp.S.Zero
-        for power, factors, _ in by:
-            total += self.expr(power) * self._product(factors, self.expr)
-        return total
+        return best, by
 
-    def _by_powers(
-        self, poly: Poly, place: int
-    ) -> list[tuple[Poly, list[tuple[Poly, int]], int]]:
+    def _by_powers(self, poly: Poly, place: int) -> list[Part]:
         """Powers of a generator, factors of what multiplies each, and the operations
         of both.
         """
@@ -209,10 +223,10 @@ class Field:
 class _Names:
     """Symbols that stand for generators, and what they mean."""
 
-    def __init__(self) -> None:
+    def __init__(self, trigonometric: bool) -> None:
+        self.trigonometric = trigonometric
         self.meaning: dict[sp.Symbol, sp.Expr] = {}
         self.root_of: dict[sp.Symbol, sp.Expr] = {}  # in symbols for generators
-        self.decisive = True
         self._known: dict[Any, sp.Symbol] = {}
         self._memory: dict[sp.Expr, sp.Expr] = {}
         self._exponents: dict[sp.Expr, sp.Expr] = {}  # and what their exponentials are
@@ -256,7 +270,8 @@ class _Names:
             return self._logarithm(e.args[0])
         if e.is_Pow:
             return self._power(*e.args)
-        if isinstance(e, TrigonometricFunction | HyperbolicFunction):
+        waves = TrigonometricFunction | HyperbolicFunction
+        if self.trigonometric and isinstance(e, waves):
             written = e.rewrite(sp.exp)
             if not written.has(TrigonometricFunction, HyperbolicFunction):
                 return self.spelled(written)
@@ -270,8 +285,6 @@ class _Names:
 
     def _opaque(self, e: sp.Expr) -> sp.Expr:
         """A generator that is not looked into; equal arguments make it the same."""
-        free = isinstance(e, AppliedUndef | sp.Indexed) or e is sp.pi
-        self.decisive &= free
         if not isinstance(e, sp.Function):
             return self.name(e, e)
         arguments = [self.canonical(a) for a in e.args]
@@ -309,7 +322,6 @@ class _Names:
             return of**whole
         if of.is_positive and (of.is_Symbol or of.is_Pow):  # every power is one of it
             return of**power
-        self.decisive &= of.is_Rational or of.is_Symbol or of.has(sp.Symbol)
         meaning = self.meant(of)
         root = self.name(("root", of), meaning)
         self.root_of[root] = of
@@ -326,18 +338,17 @@ class _Names:
         value = ring.fraction(spelled)
         known, others = [], sp.S.One
         for poly, sign in ((value.top, 1), (value.bottom, -1)):
-            number, factors = poly.factor()
+            number, factors = ring.factors(poly)
             for prime, many in sp.factorint(abs(int(number))).items():
                 known.append((sp.Integer(prime), sp.Integer(sign * many)))
             if number < 0:
                 others = -others
             for factor, many in factors:
+                if ring.positive(-factor):
+                    factor, others = -factor, others * (-1) ** int(many)
                 written = ring.written(factor)
-                if positive(self.meant(written)):
+                if ring.positive(factor):
                     known.append((self.meant(written), sp.Integer(sign * int(many))))
-                elif positive(-self.meant(written)):
-                    known.append((self.meant(-written), sp.Integer(sign * int(many))))
-                    others *= (-1) ** int(many)
                 else:
                     others *= written ** (sign * int(many))
         rest = self.meant(others)
@@ -354,7 +365,6 @@ class _Names:
 
     def _logarithm(self, of: sp.Expr) -> sp.Expr:
         parts = [(self.spelled(x), n) for x, n in self._multiplied(of)]
-        self.decisive &= all(x.is_Rational or x.is_Symbol for x, _ in parts)
         return sp.Add(*(n * self._log_of(x) for x, n in parts))
 
     def _exponential(self, exponent: sp.Expr) -> sp.Expr:
@@ -379,13 +389,19 @@ class _Names:
         if part not in self._exponents:
             shares = self._shares(part)
             if shares is None:
-                meaning = sp.exp(self.meant(part))
-                made = self.name(("exp", part), meaning)
-                self.decisive &= not part.has(sp.pi) and not self.root_of
+                made = self.name(("exp", part), self._written_exponential(part))
             else:
                 made = sp.Mul(*(self._exponents[x] ** c for x, c in shares.items()))
             self._exponents[part] = made
         return self._exponents[part]
+
+    def _written_exponential(self, part: sp.Expr) -> sp.Expr:
+        """An exponential, as a power of what has a logarithm in the exponent."""
+        logs = [x for x in sp.Mul.make_args(part) if x in self._logarithms]
+        if len(logs) != 1:
+            return sp.exp(self.meant(part))
+        base = self.meant(self._logarithms[logs[0]])
+        return base ** self.meant(part / logs[0])
 
     def _shares(self, part: sp.Expr) -> dict[sp.Expr, sp.Rational] | None:
         """An exponent as a sum of known ones; None if it is none. Products of symbols
@@ -423,7 +439,6 @@ class _Names:
         index = sp.Symbol(f"_{depth}", **variable.assumptions0)
         spelled = self.spelled(inside.xreplace({variable: index}))
         low, high = map(self.canonical, bounds)
-        self.decisive = False
         ring = _Ring(self, [spelled])
         value = ring.fraction(spelled)
         moving = [self.meaning.get(s, s).has(index) for s in ring.symbols]
@@ -661,6 +676,49 @@ class _Ring:
             factor = self._times(factor, of.bottom**most)
         return poly, factor
 
+    def factors(self, poly: Poly) -> tuple[Any, list[tuple[Poly, int]]]:
+        """A number, and irreducible factors with their powers. Roots occur in factors
+        only where they occur in the polynomial: a - 1 has none for a square root of a.
+        """
+        common = poly.term_content() if poly != 0 else self.one
+        terms = (poly / common).to_dict()
+        steps = [
+            q if all(powers[k] % q == 0 for powers in terms) else 1
+            for k, q in enumerate(self.shares or [1])
+        ]
+        number, others = self._scaled(terms, steps, divide=True).factor()
+        made = [(self._scaled(p.to_dict(), steps), int(k)) for p, k in others]
+        content, roots = common.factor()
+        return number * content, [*((p, int(k)) for p, k in roots), *made]
+
+    def _scaled(self, terms: Any, steps: list[int], divide: bool = False) -> Poly:
+        """A polynomial with its powers multiplied, or divided, by some numbers."""
+        scaled = {
+            tuple(
+                int(k) // q if divide else int(k) * q
+                for k, q in zip(powers, steps, strict=True)
+            ): c
+            for powers, c in terms.items()
+        }
+        return self.context.from_dict(scaled)
+
+    def positive(self, poly: Poly) -> bool:
+        """Whether a polynomial is positive because all of its terms are, sizes being
+        one at least.
+        """
+        used = [bool(k) for k in poly.degrees()]
+        meanings = [self.names.meaning.get(s, s) for s in self.symbols]
+        if not all(m.is_positive for m, u in zip(meanings, used, strict=False) if u):
+            return False
+        sizes = [bool(m.is_integer) for m in meanings] or [False]
+        above = [x + int(q) for x, q in zip(self.context.gens(), sizes, strict=True)]
+        shifted = poly.compose(*above, ctx=self.context).to_dict()
+        sure = (
+            not any(k for k, q in zip(powers, sizes, strict=True) if q)
+            for powers in shifted
+        )
+        return all(c > 0 for c in shifted.values()) and any(sure)
+
     def written(self, poly: Poly) -> sp.Expr:
         """A polynomial, in symbols for generators."""
         return sp.Add(*(c * x for x, c in self._terms(poly)))
@@ -683,33 +741,6 @@ class _Ring:
             rest = tuple(0 if m else k for k, m in zip(powers, moves, strict=False))
             made.setdefault(key, {})[rest] = c
         return {key: self.context.from_dict(rest) for key, rest in made.items()}
-
-
-def positive(expr: sp.Expr) -> bool:
-    """Whether a polynomial is positive because all of its terms are, sizes being one at
-    least.
-    """
-    if expr.is_positive is not None:
-        return bool(expr.is_positive)
-    sizes = {s: 1 + s for s in expr.free_symbols if s.is_integer and s.is_positive}
-    shifted = sp.expand(expr.subs(sizes, simultaneous=True))
-    terms = sp.Add.make_args(shifted)
-    nonnegative = {s: sp.Dummy(nonnegative=True) for s in sizes}
-    checked = [t.xreplace(nonnegative) for t in terms]
-    return all(t.is_nonnegative for t in checked) and any(
-        t.is_positive for t in checked
-    )
-
-
-def vanishing(expr: sp.Expr) -> bool | None:
-    """Whether an expression is identically zero; None if that is not decided."""
-    try:
-        field = Field(expr)
-        if field.fraction(expr).top == 0:
-            return True
-    except NotRational:
-        return None
-    return False if field.decisive else None
 
 
 def vanishing_sum(
@@ -752,22 +783,35 @@ def operations(expr: sp.Expr) -> int:
     return of(expr)
 
 
+def factored(expr: sp.Expr) -> sp.Expr:
+    """An expression in factors; unchanged if it is no fraction."""
+    try:
+        field = Field(expr, trigonometric=False)
+        return field.factored(field.fraction(expr))
+    except NotRational:
+        return expr
+
+
 def shortest(expr: sp.Expr, *others: sp.Expr) -> sp.Expr:
     """The shortest of some equal forms: those that are given, in factors, over one
     denominator, and in partial fractions. Operations are counted, then characters.
+    What is under a sum is left as it is.
     """
     forms = [expr, *others]
-    for form in list(forms):
+    best = min(map(operations, forms))
+    for form in [f for f in forms if not f.has(AddWithLimits)]:
         try:
-            field = Field(form)
+            field = Field(form, trigonometric=False)
             value = field.fraction(form)
-            if len(value.top) <= operations(expr):
+            if len(value.top) <= best:
                 forms.append(field.over_one_denominator(value))
-            forms.append(field.factored(value))
+            if field.length(value) <= 2 * best:  # it is not known better
+                forms.append(field.factored(value))
             if (apart := field.partial_fractions(value)) is not None:
                 forms.append(apart)
         except NotRational:
             continue
     lengths = [operations(form) for form in forms]
-    best = [f for f, n in zip(forms, lengths, strict=True) if n == min(lengths)]
-    return best[0] if len(best) == 1 else min(best, key=lambda form: len(str(form)))
+    best = min(lengths)
+    equal = [f for f, length in zip(forms, lengths, strict=True) if length == best]
+    return min(equal, key=lambda form: len(str(form))) if equal[1:] else equal[0]

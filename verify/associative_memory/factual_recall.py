@@ -25,7 +25,7 @@ from theory.associative_memory.factual_recall import timescales as times
 from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, recall
 from theory.call.parameters import stated
 from theory.runtime import plotting
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from verify import trajectories as curves
 from verify.checks import ensemble_source
 from verify.checks.check import Band, Check, Sides, identity, sampled, with_notes
@@ -43,14 +43,14 @@ def derived(_: Table) -> list[Check]:
     """Loss, sizes, gradients of all weights, frozen ones among them, and steps of
     descent.
     """
-    return generic(derivation_store.derived(recall()))
+    return generic(remedies.derived(recall()))
 
 
 def printed(eq: Table) -> list[Check]:
     """Factorised loss and its two parts, of every fact; rates of attention and value
     gains.
     """
-    made = derivation_store.derived(recall())
+    made = remedies.derived(recall())
     x = Point(made, dynamics.flow(), NAMES, numbers_of(P, made))
     sides = Sides(eq, *AUTOGRAD)
     sides.add("loss", "recall_loss", x.known, x.each["loss"])

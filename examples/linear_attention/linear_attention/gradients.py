@@ -14,7 +14,7 @@ from linear_attention.parameters import Parameters
 from linear_attention.statement import regression
 from linear_attention.theory import equations
 from simulate.training.gradient_flow import rates as moved_by
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.symbols.special import gauss_legendre
 from verify.checks.check import (
     Check,
@@ -222,7 +222,7 @@ def drawn(table: Table) -> list[Check]:
 
 def derived(_: Table) -> list[Check]:
     """Derived classes, gradients of all weights and descent of one head."""
-    return generic(derivation_store.derived(regression("one head")), 1)
+    return generic(remedies.derived(regression("one head")), 1)
 
 
 def plain_of(attention: str, R: int = 1) -> Group:

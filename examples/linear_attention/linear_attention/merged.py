@@ -26,7 +26,16 @@ from linear_attention.statement import (
     t,
     u,
 )
-from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
+from theory import (
+    Equation,
+    Flow,
+    delta_sum,
+    factored,
+    proved,
+    symbol,
+    vanishes,
+    written_as,
+)
 from theory.dynamics.catalogue import cache, catalogue
 from theory.dynamics.clocks import delay
 from theory.statement.evaluation.wick import at_size
@@ -165,7 +174,7 @@ def unbalanced_time() -> sp.Expr:
         (1 + sp.sqrt(1 + b**2)) / b,
     )  # zero of the force
     total = sp.log((x - low) / (high - x)) / (2 * sp.sqrt(D) * sp.sqrt(1 + b**2))
-    written_as(sp.simplify(integrand), sp.diff(total, x))
+    written_as(factored(integrand), sp.diff(total, x))
     ends = [
         2 * sp.sqrt(D) * y / kappa + sp.sqrt(1 + 4 * D * y**2 / kappa**2)
         for y in (s_0, S_DROP)
@@ -179,7 +188,7 @@ def step_shift() -> sp.Expr:
     """Correction of the time by Euler steps (v = u)."""
     start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, S_DROP))
     added = delay(rates()[1].subs(value, along), along, start, end, S.eta)
-    return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
+    return added.replace(sp.log, lambda x: sp.log(factored(x)))
 
 
 @cache

@@ -21,7 +21,7 @@ from rewards.clocks import (
     x,
 )
 from rewards.declared import BEYOND, Chapter
-from theory import proved, symbol, vanishes, written_as
+from theory import factored, proved, symbol, vanishes, written_as
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.symbols import A, N, R, S, alpha, g, m, zeta
@@ -128,5 +128,5 @@ def penalty_opening() -> sp.Expr:
     rising = (horizon - 1) * N * s * (1 - s) / (N * s - 1)
     form = rising - 1 / odds()
     gap = sp.expand_log(derivative - form, force=True)
-    proved(vanishes(sp.simplify(gap)), "the slope of the balance is another one")
+    proved(vanishes(factored(gap)), "the slope of the balance is another one")
     return form

@@ -5,7 +5,7 @@ import pytest
 from random_starts import KINDS
 
 from theory.statement import model, onset, uniform
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.randomness import random_starts, rare_starts
 
 
@@ -14,7 +14,7 @@ def circuits():
     """Two circuits of which the slower one hardly ever wins."""
     stated = KINDS["two circuits"]()
     p = model.parameters(stated)(N1=5, sigma=1e-4)
-    made = derivation_store.derived(stated).written(onset.sized(stated, p))
+    made = remedies.derived(stated).written(onset.sized(stated, p))
     return made, p, random_starts.times(made, p, 4000)
 
 
@@ -45,7 +45,7 @@ def test_a_share_of_a_thousandth():
     """
     stated = KINDS["two circuits"]()
     p = model.parameters(stated)(N1=6, sigma=1e-4)
-    made = derivation_store.derived(stated).written(onset.sized(stated, p))
+    made = remedies.derived(stated).written(onset.sized(stated, p))
     share, error = rare_starts.share(
         made, p, random_starts.times(made, p, 4000, seed=1), slower
     )
@@ -87,6 +87,4 @@ def test_common_ones_and_other_laws_are_counted(circuits):
     )
     stated = KINDS["no saddle"](start=uniform(0.1))
     few = drawn.assign(first=("draw", np.where(np.arange(4000) < 40, -1.0, 1.0)))
-    assert (
-        rare_starts.share(derivation_store.derived(stated), p, few, slower)[0] == 0.01
-    )
+    assert rare_starts.share(remedies.derived(stated), p, few, slower)[0] == 0.01

@@ -8,7 +8,7 @@ import pytest
 
 from theory import ParameterError
 from theory.statement import statement
-from theory.statement.derivation import derivation_store, remedies
+from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import derive
 
 HEAD = """from theory.statement import *
@@ -374,7 +374,7 @@ def stated(text):
 def refusal(text):
     """Its refusal, one line."""
     with pytest.raises(ParameterError) as caught:
-        _ = derivation_store.derived(stated(text)).flow
+        _ = remedies.derived(stated(text)).flow
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

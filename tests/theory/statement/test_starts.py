@@ -27,7 +27,7 @@ from theory.statement import (
     uniform,
     weight,
 )
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.randomness import passage, random_starts
 
 FEW = 400
@@ -37,7 +37,7 @@ FEW = 400
 def kind(request):
     """Name, derivation and parameters of a kind of emergence."""
     stated = KINDS[request.param]()
-    return request.param, derivation_store.derived(stated), model.parameters(stated)()
+    return request.param, remedies.derived(stated), model.parameters(stated)()
 
 
 def half_way(made, p, draws=FEW, seed=1):
@@ -68,7 +68,7 @@ def test_class_means_are_those_of_whole_weights(make):
     implies.
     """
     stated = table(make(number("sigma")))
-    made, p = derivation_store.derived(stated), model.parameters(stated)()
+    made, p = remedies.derived(stated), model.parameters(stated)()
     found = random_starts.starts(made, p, 4000)
     whole = random_starts.entries(
         stated.weights[0].start, 0.2, (4000, 5, 5), np.random.default_rng(9)
@@ -83,7 +83,7 @@ def test_class_means_are_those_of_whole_weights(make):
 def test_covariance_of_order_parameters_is_that_of_drawn_ones(make):
     """For every law, from entries that are uncorrelated."""
     stated = KINDS["no saddle"](start=make(number("sigma")))
-    made, p = derivation_store.derived(stated), model.parameters(stated)()
+    made, p = remedies.derived(stated), model.parameters(stated)()
     drawn = random_starts.ordered(made, random_starts.starts(made, p, 40_000))
     predicted = passage.covariance(made, p)
     np.testing.assert_allclose(np.diag(np.cov(drawn)), np.diag(predicted), rtol=0.05)
@@ -140,7 +140,7 @@ RATES = {"a saddle": 1.0, "no saddle": 2.0, "four heads": 1.0}
 def test_the_closed_form_is_right_to_next_order_start_by_start(name):
     """Constants are those of noiseless runs; errors fall as the next order does."""
     stated = KINDS[name]()
-    made, errors = derivation_store.derived(stated), []
+    made, errors = remedies.derived(stated), []
     for sigma in (0.02, 0.01):
         p = model.parameters(stated)(sigma=sigma)
         x, level, found = half_way(made, p)
@@ -174,10 +174,7 @@ def test_the_closed_form_is_right_to_next_order_start_by_start(name):
 def test_wrong_closed_forms_are_seen(wrong):
     """The comparison of laws fails for the popular mistakes."""
     stated = KINDS["four heads"]()
-    made, p = (
-        derivation_store.derived(stated),
-        model.parameters(stated)(sigma=0.001, eta=2.0),
-    )
+    made, p = (remedies.derived(stated), model.parameters(stated)(sigma=0.001, eta=2.0))
     _, level, found = half_way(made, p, 4000)
     law = passage.passage(made, p, level, 100_000)
     assert scipy.stats.kstest(law.later(found), "uniform").pvalue > 1e-4
@@ -219,7 +216,7 @@ def test_printed_laws_are_the_numbers(kind):
 def test_third_order_has_no_logarithm():
     """At a saddle of third order times are inverse to the size of the weights."""
     stated = KINDS["third order"]()
-    made = derivation_store.derived(stated)
+    made = remedies.derived(stated)
     p = model.parameters(stated)(sigma=0.002, eta=0.1)
     long, short = (half_way(made, p.replace(sigma=s), 20)[2] for s in (0.02, 0.04))
     known = np.isfinite(long)
@@ -429,7 +426,7 @@ def singular(start):
     token = sort("token", sizes("N"))
     W, b, z = weight("W", token, start=start), weight("b", start=start), draw(token)
     loss = (W[z] / (b[()] + total(lambda i: W[i], token)) - 1) ** 2
-    return derivation_store.derived(statement(loss, name="singular"))
+    return remedies.derived(statement(loss, name="singular"))
 
 
 def plain():

@@ -36,7 +36,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.derivation import derivation_store, printed
+from theory.statement.derivation import printed, remedies
 from theory.symbols.notation import symbol
 
 # Factual recall, stated once
@@ -234,7 +234,7 @@ def observed(name: str) -> sp.Expr:
     """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s
     delta_s``.
     """
-    observables = printed.observables(derivation_store.derived(recall()), NAMES)[name]
+    observables = printed.observables(remedies.derived(recall()), NAMES)[name]
     return sp.exp(observables.subs({part.delta: part.gain / part.w for part in PARTS}))
 
 
@@ -300,7 +300,7 @@ def ratio(part: Part) -> sp.Expr:
     """c, so that w^2 - c delta^2 is conserved."""
     kept_ = next(
         k
-        for k in printed.invariants(derivation_store.derived(recall()), NAMES)
+        for k in printed.invariants(remedies.derived(recall()), NAMES)
         if k.has(part.w)
     )
     c = -sp.diff(kept_, part.delta, 2) / sp.diff(kept_, part.w, 2)
@@ -350,7 +350,7 @@ def flow() -> Flow:
     for p, form in odds.items():
         written_as(form, p.odds)
     return printed.flow(
-        derivation_store.derived(recall()),
+        remedies.derived(recall()),
         NAMES,
         {made[name].lhs: made[name].rhs for name in names},
         name="factual_recall",

@@ -37,6 +37,7 @@ from theory.associative_memory.factual_recall.dynamics import (
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.call import scope
 from theory.equations import equation
+from theory.symbols.fractions import factored
 
 rate = symbol(
     "lambda_recall",
@@ -88,8 +89,8 @@ def speed() -> sp.Expr:
         mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs(
             {part.gain: gain, part.choices: K}
         )
-        form = sp.simplify(moved.subs(part.wrong, 1) / growth(part)) * rate
-        linear = sp.simplify(
+        form = factored(moved.subs(part.wrong, 1) / growth(part)) * rate
+        linear = factored(
             form / rate * (part.choices - 1) / part.choices
         )  # 1: theta grows at the rate lambda
         proved(linear == 1, "theta does not start at the growth rate")
@@ -123,7 +124,7 @@ def exact_hitting() -> sp.Expr:
     """Time at which theta is reached, as an integral."""
     inner = symbol("theta_inner", r"\theta'", positive=True)
     integrand = sp.expand(1 / speed().subs(gain, exact_gain().subs(angle, inner)))
-    return sp.Integral(sp.simplify(integrand), (inner, 0, angle))
+    return sp.Integral(factored(integrand), (inner, 0, angle))
 
 
 def hitting_time() -> sp.Expr:
@@ -147,7 +148,7 @@ def hitting_time() -> sp.Expr:
     limit = total.subs(
         sp.Ei(x), sp.EulerGamma + sp.log(x)
     )  # Ei(x) = gamma + ln x + O(x)
-    limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
+    limit = factored(sp.expand_log(sp.expand(limit), force=True))
     proved(not limit.has(x), "the matching point does not drop out")
     form = (
         sp.log(4 * sp.sqrt(c) * gain / epsilon**2)

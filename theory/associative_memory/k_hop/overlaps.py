@@ -23,6 +23,7 @@ from theory import (
 from theory.associative_memory.symbols import DERIVED, N, ref, t
 from theory.call import scope
 from theory.dynamics.catalogue import cache
+from theory.symbols.fractions import factored
 
 # Parameters of k-fold composition, and which students its theory describes
 
@@ -153,8 +154,8 @@ def agreement_equations() -> Equations:
     # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of
     # points, each fixed w.p. 1/(N(N-1)).
     falling = N * (N - 1) / (N * (N - 1))
-    square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
-    typical = sp.simplify((square / (N - 1) ** 2) ** k)
+    square = factored(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
+    typical = factored((square / (N - 1) ** 2) ** k)
     wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
     square_means = "mean squared correlation of two tasks"
     corr = symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means)
@@ -225,7 +226,7 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
     right = of_mass * a * (1 - a)  # softmax derivative with respect to its own logit
     wrong = -right / (N - 1)  # the opposite, shared by the column's N - 1 other logits
     of_gap = (
-        sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass)))
+        factored(sp.diff(mass, gap) / (mass * (1 - mass)))
         * a
         * (1 - a)
         * (right - wrong)

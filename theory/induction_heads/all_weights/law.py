@@ -59,6 +59,7 @@ from theory.induction_heads.symbols import (
     u,
 )
 from theory.numbers import numeric
+from theory.symbols.fractions import factored
 
 EXPLICIT, NODES = 2048, 64
 # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
@@ -141,7 +142,7 @@ def drop_time() -> sp.Expr:
     gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(
         beta_2, beta
     )
-    mean = sp.integrate(sp.expand(sp.simplify(gain * log)), (u, 0, 1))
+    mean = sp.integrate(sp.expand(factored(gain * log)), (u, 0, 1))
     return 1 / scale / (log + mean_phi + (sp.expand(mean) - variance_phi) / log)
 
 

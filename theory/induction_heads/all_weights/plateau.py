@@ -30,6 +30,7 @@ from theory.induction_heads.all_weights.scores import (
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
+from theory.symbols.fractions import factored
 from theory.symbols.notation import Forms
 from theory.symbols.reading import sympified
 
@@ -100,7 +101,7 @@ def row_gain() -> sp.Expr:
     # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and
     # the items' own p, over k - 1.
     weight_of = sp.Function("p")
-    share = sp.simplify(
+    share = factored(
         (k - 1)
         * (context_weights()["item_other"] + context_weights()["label_other"]).subs(
             E, 0

@@ -14,7 +14,7 @@ from theory.induction_heads.bursty import emergence, ramp
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
 from theory.numbers import numeric
 from theory.runtime import memory
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 from theory.statement.model import package_theory
 
 __all__ = [
@@ -61,7 +61,7 @@ def compiled() -> list[Any]:
     The loss is a polynomial of second degree in gamma, so that all three come from the
     flow.
     """
-    loss = derivation_store.derived(stated).loss
+    loss = remedies.derived(stated).loss
     square = sp.diff(loss, gamma, 2) / 2
     linear = sp.diff(loss, gamma).subs(gamma, 0)
     root = sp.sqrt(emergence.law())

@@ -14,7 +14,7 @@ from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.induction_heads.bursty import ramp
 from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.statement import Statement, exp, sizes, sort, statement, total, weight
-from theory.statement.derivation import derivation_store
+from theory.statement.derivation import remedies
 
 # An induction head whose context ends in a burst
 #
@@ -111,7 +111,7 @@ def first() -> sp.Expr:
     squares = labels**2 + items**2 + others
     loss = 1 - 2 * gamma * labels / every + gamma**2 * squares / every**2
     proved(
-        vanishes((derivation_store.derived(stated).loss - loss).subs(beta, 0).doit()),
+        vanishes((remedies.derived(stated).loss - loss).subs(beta, 0).doit()),
         "not the statement's loss at the start",
     )
     return loss.subs(seen, 0) + sp.diff(loss, seen).subs(seen, 0)

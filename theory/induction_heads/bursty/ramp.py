@@ -15,6 +15,7 @@ import sympy as sp
 
 from theory import function, gauss_legendre, proved, symbol, vanishes
 from theory.numbers import numeric
+from theory.symbols.fractions import factored
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
@@ -41,7 +42,7 @@ def squared(
         If the ratio of rates depends on both, or ``form`` is not its integral from
         zero.
     """
-    ratio = sp.simplify(read * rates[1] / rates[0])
+    ratio = factored(read * rates[1] / rates[0])
     proved(
         not ratio.has(read)
         and form.subs(score, 0) == 0

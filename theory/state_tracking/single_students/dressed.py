@@ -36,6 +36,7 @@ from theory.state_tracking.model.symbols import (
     z_k,
     z_kbar,
 )
+from theory.symbols.fractions import factored
 
 BEYOND = "beyond the paper: dressed theory"
 SECOND_ORDER = "second order in the noise of M"
@@ -76,7 +77,7 @@ def noise_cost() -> tuple[sp.Expr, sp.Expr]:
     shifted = (normal * sp.exp(x)).subs(
         x, x + size
     )  # mean of e^x by completing the square
-    gain = sp.expand_log(sp.log(sp.simplify(shifted / normal)), force=True)
+    gain = sp.expand_log(sp.log(factored(shifted / normal)), force=True)
     return quenched, written_as(sp.S.One, gain * 2 / size)
 
 

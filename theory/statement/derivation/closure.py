@@ -29,6 +29,7 @@ from theory.statement.words.tree import (
     walk,
 )
 from theory.symbols import notation
+from theory.symbols.fractions import factored
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
             world = World(means.stated, means.roles, averaged=True)
             pairs = [*zip(*(_replica(means, k[1]) for k in (key, other)), strict=True)]
             same = functools.partial(_agree, world, pairs)
-            chance = sp.factor(world.chances(same)[True])
+            chance = factored(world.chances(same)[True])
         probabilities[x, y] = probabilities[y, x] = chance
     return probabilities
 

@@ -330,6 +330,16 @@ class Derived:
         }
         return words | rates
 
+    def _loss_as_printed(self) -> sp.Expr:
+        """The loss in its shortest form; in the order parameters, if all that these
+        leave out is proved not to matter.
+        """
+        if self.directions:
+            return self.loss
+        if self.shared or not all(q.proved for q in self.conserved):
+            return shortest(self.loss)
+        return shortest(self.loss, algebra.replaced(self.loss, self.quotient.gauge))
+
     def equations(self) -> dict[str, Equation]:
         """Loss, sizes of classes, conserved quantities and rates, by name."""
         return {e.name: e for part in self.sections().values() for e in part}
@@ -342,7 +352,7 @@ class Derived:
                 name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more)
             )
 
-        first = [made("loss", LOSS, self.loss)]
+        first = [made("loss", LOSS, self._loss_as_printed())]
         for c in self.classes:
             name, short = f"entries_{c.label}", printing.expression(sp.Symbol(c.label))
             symbol = notation.symbol(

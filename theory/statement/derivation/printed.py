@@ -11,6 +11,7 @@ import sympy as sp
 from theory.dynamics.flow import Flow
 from theory.dynamics.optimisers import Entries
 from theory.statement.derivation.derived import Derived
+from theory.symbols.fractions import factored
 
 
 def spelled(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
@@ -25,7 +26,7 @@ def shortened(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
     exponentials.
     """
     for short, meaning in where.items():
-        factor = sp.factor(expr / spelled(meaning, where))
+        factor = factored(expr / spelled(meaning, where))
         if expr.has(sp.exp) and not factor.has(sp.exp):
             return factor * short
     return expr

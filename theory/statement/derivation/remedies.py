@@ -16,7 +16,7 @@ from typing import Any
 import sympy as sp
 
 from theory.call.refusal import ParameterError
-from theory.statement.derivation.derived import derive
+from theory.statement.derivation.derived import Derived, derive
 from theory.statement.words.stated import Statement, statement
 from theory.statement.words.tree import Index, Node, Value, reached, subterms, walk
 
@@ -26,6 +26,21 @@ NOTHING = "; no change of a size, table, start or kind of data helped"
 SECONDS = 20.0  # of CPU time for all tries together; one that runs is not stopped
 PATIENCE, LONGER = 0.04, 0.3  # for one try, in units of the most branches
 Change = tuple[str, dict[Any, Any]]  # in words, and what stands for what
+
+
+@functools.cache
+def derived(stated: Statement) -> Derived:
+    """Everything derived from a statement.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be derived, with a change that can, if one was found.
+    """
+    try:
+        return replace(derive(stated), refusal=refused)
+    except ParameterError as error:
+        raise refused(stated, error) from None
 
 
 def refused(stated: Statement, error: ParameterError) -> ParameterError:

@@ -4,10 +4,9 @@ found in numbers and proved in symbols.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import sympy as sp
 from theory.call.refusal import ParameterError
 from theory.symbols import notation
 from theory.symbols.algebra import Rebuild, rebuilt, slope, vanishes
+from theory.symbols.fractions import factored
 from theory.symbols.notation import Forms
 from theory.symbols.reading import sympified
 
@@ -211,16 +211,13 @@ class Points:
         return {c.symbol: float(self.rng.normal()) for c in self.made.classes}
 
 
-def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]:
-    """Linear, then quadratic combinations of weights that gradient flow conserves.
-
-    ``known`` says which of them are proved, if that was found out before.
-    """
+def conserved(made: Any) -> list[Conserved]:
+    """Linear, then quadratic combinations of weights that gradient flow conserves."""
     points, invariants = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
-    slopes = {x: slope(made.loss, x) for x in size} if known is None else {}
+    slopes = {x: slope(made.loss, x) for x in size}
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
@@ -233,16 +230,11 @@ def conserved(made: Any, known: Sequence[bool] | None = None) -> list[Conserved]
                 if len(part) > 1
                 else "frozen"
             )
-            kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
+            kept = factored(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            sure = False
-            if known is None:
-                moved = (a * x ** (power - 1) * slopes[x] for x, a in part.items())
-                sure = vanishes(sp.Add(*moved))
+            moved = (a * x ** (power - 1) * slopes[x] for x, a in part.items())
+            sure = vanishes(sp.Add(*moved))
             invariants.append(Conserved(kind, part, only, sure))
-    if known is not None:
-        pairs = zip(invariants, known, strict=True)
-        return [replace(q, proved=is_proved) for q, is_proved in pairs]
     return invariants
 
 
@@ -277,7 +269,7 @@ def quotient(made: Any) -> Quotient:
 
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
         diagonal = 1 / size[c] if c == d else 0
-        return sp.factor(
+        return factored(
             diagonal
             + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
         )
@@ -287,26 +279,6 @@ def quotient(made: Any) -> Quotient:
         gauge,
         {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()},
     )
-
-
-def rates(made: Any, points: Points) -> tuple[dict[str, float], np.ndarray]:
-    """Rates of the order parameters at random numbers, by complex steps of the loss:
-    the numbers by name, order parameters included, and the rates in order.
-    """
-    q, numbers = made.quotient, points.numbers()
-    order = {x: float(points.rng.normal()) for x in q.order}
-    known = {s: numbers[s.name] for s in made.loss.free_symbols if s.name in numbers}
-    known |= {s: numbers[s.name] for s in made.statement.symbols} | order
-    number = functools.partial(sp.Basic.xreplace, rule=known)
-    values = [float(number(q.gauge[c.symbol])) for c in made.classes]
-    classes = [c.symbol for c in made.classes]
-    slopes = dict(zip(classes, made.slopes(values, numbers)[1], strict=True))
-    class_of = {x: c for c, x in q.gauge.items() if x in q.order}
-    rates = [
-        -sum(float(number(m)) * slopes[class_of.get(y, y)] for y, m in row.items())
-        for row in (q.mobility[x] for x in q.order)
-    ]
-    return numbers | {x.name: v for x, v in order.items()}, np.array(rates)
 
 
 def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:

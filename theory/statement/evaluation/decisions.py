@@ -28,6 +28,7 @@ from theory.statement.evaluation.frames import (
 )
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Function, Index, Term, Value, require
+from theory.symbols.fractions import factored
 from theory.symbols.reading import sympified
 
 
@@ -207,7 +208,7 @@ class Decisions:
             return self._new(role, parent)
         frame, taken = self.frames[-1], sum(len(f.positions) for f in self.frames)
         position = sp.Symbol(f"{sort.name}_{taken + 1}", integer=True, positive=True)
-        frame.weight = sp.cancel(
+        frame.weight = factored(
             frame.weight / (high - low + 1)
         )  # 0/0 where the gap is empty
         frame.positions.append((position, low, high))

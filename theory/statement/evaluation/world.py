@@ -25,6 +25,7 @@ from theory.statement.evaluation.frames import (
 from theory.statement.words.stated import Statement
 from theory.statement.words.tree import Node, Term, Weight, require, substituted, walk
 from theory.symbols import notation
+from theory.symbols.fractions import factored
 
 MOST_BRANCHES = 25_000  # of all sums: half a minute
 MOST_PATTERNS = 300  # ways in which an entry's indices can lie
@@ -209,7 +210,7 @@ class World(Decisions):
 
 @functools.cache
 def _collected(weights: tuple[sp.Expr, ...]) -> sp.Expr:
-    return weights[0] if len(weights) == 1 else sp.factor(sp.Add(*weights))
+    return weights[0] if len(weights) == 1 else factored(sp.Add(*weights))
 
 
 @functools.cache
@@ -279,7 +280,7 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             means = (
                 ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
             )
-            size = sp.factor(entries * chance) * sp.Mul(*along)
+            size = factored(entries * chance) * sp.Mul(*along)
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
             if along and wick.spectra(stated):
                 symbol = notation.array(name)[wick.DIRECTION]

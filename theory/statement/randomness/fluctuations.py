@@ -28,7 +28,7 @@ from theory.statement.randomness import random_starts
 from theory.statement.words.stated import WHOLE, scope_of
 from theory.statement.words.tree import Node, Term, Weight, require
 from theory.symbols import algebra, notation
-from theory.symbols.fractions import shortest
+from theory.symbols.fractions import factored, shortest
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
 ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
@@ -136,7 +136,7 @@ class Shifted(world.World):
             self.whole.add(need.args[0])
             return self.second(tree)
         for (value, orbit), weights in alike.items():
-            sums[orbit] += _products(value) * sp.factor(sp.Add(*weights))
+            sums[orbit] += _products(value) * factored(sp.Add(*weights))
         return {x: both * _entries(self.shifts.values()) for x, both in sums.items()}
 
 
@@ -225,7 +225,7 @@ def moments(made: Any) -> Moments:
             squares = second["loss"].get(x, NONE)[1]
             begun = start.get((x,), sp.S.Zero)
             orbits.append(
-                Orbit(x, back, tuple(classes), sp.factor(size), curved, squares, begun)
+                Orbit(x, back, tuple(classes), factored(size), curved, squares, begun)
             )
     for ends in itertools.product(stated.weights, repeat=3):
         e, f, g = entries = [(w, roles.drawn(w)) for w in ends]

@@ -24,6 +24,7 @@ from theory.statement.derivation import symmetry
 from theory.statement.evaluation import arrays
 from theory.statement.randomness import minibatches, random_starts
 from theory.symbols import notation
+from theory.symbols.fractions import factored
 
 ALIKE = 1e-6  # relative difference of growth rates that are one
 STILL = 1e-9  # rate of a fixed point
@@ -135,7 +136,7 @@ class Passage:
         norm, below = (
             sp.integrate(density, (LENGTH, 0, end)) for end in (sp.oo, CONSTANT)
         )
-        late = sp.simplify(below / norm).subs(CONSTANT, CONSTANT * sp.exp(-RATE * TIME))
+        late = factored(below / norm).subs(CONSTANT, CONSTANT * sp.exp(-RATE * TIME))
         chance = sp.Function("P")(sp.Gt(notation.symbol("T"), TIME, evaluate=False))
         return [
             Equation("growth_in_steps", RATE, sp.log(1 + ETA * GROWTH) / ETA, *about),
