@@ -262,7 +262,8 @@ def test_the_command_on_one_model_and_without_rows(capsys):
 def test_limits_of_state_tracking_are_approached_as_stated():
     """What three limits leave out falls with the stated powers of the sizes."""
     rows = of_sizes()
-    limits = ["alpha_level_large_L", "alpha_star", "state_tracking, thermodynamic limit"]
+    endless = "state_tracking, thermodynamic limit"
+    limits = ["alpha_level_large_L", "alpha_star", endless]
     assert [row.equation for row in rows] == limits
     assert {row.verdict for row in rows} == {"agrees"}
 
