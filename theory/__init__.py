@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from theory.dynamics.flow import Flow
     from theory.dynamics.onset import Onset, of_onset, until
     from theory.dynamics.optimisers import Optimiser
-    from theory.equations.equation import Equation, Equations, table
+    from theory.equations.equation import Chapter, Equation, Equations, table
     from theory.models.model import Model
     from theory.symbols.algebra import (
         delta_gradient,
@@ -45,7 +45,7 @@ MODULES = {
     ),
     "symbols.fractions": "factored shortest",
     "call.arguments": "checked",
-    "equations.equation": "Equation Equations table",
+    "equations.equation": "Chapter Equation Equations table",
     "dynamics.flow": "Flow",
     "symbols.notation": "array function symbol",
     "dynamics.onset": "Onset of_onset until",

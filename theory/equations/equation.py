@@ -302,14 +302,87 @@ def table(
         reference is a function, status if it is not the common one, and further
         assumptions of this equation: ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
     """
-    made = Equations()
+    chapter = Chapter(reference, *assumptions, status=status)
     for name, (lhs, rhs, *words) in rows.items():
-        source = reference if isinstance(reference, str) else reference(words.pop(0))
-        row_status = words.pop(0) if words and words[0] in STATUSES else status
-        made[name] = Equation(
-            name, lhs, rhs, source, row_status, (*assumptions, *words)
-        )
-    return made
+        chapter.state(name, lhs, rhs, *words)
+    return chapter.equations
+
+
+class Chapter:
+    """The equations of one module, in the order in which they are stated.
+
+    An equation is declared at the function that derives its right-hand side:
+
+    .. code-block:: python
+
+        chapter = Chapter(ref, status="exact")
+
+
+        @chapter.derives(c_omega, "Eq. (15)", "closure", "N large")
+        def c_omega_at_zero() -> sp.Expr: ...
+
+    Parameters
+    ----------
+    reference : str or callable
+        Common to all equations; or a function that makes the reference of an equation
+        from its place in the source, the first word after its sides.
+    *assumptions : str
+        Common to all, listed before those of an equation.
+    status : str
+        Of all equations that do not give their own.
+
+    Attributes
+    ----------
+    equations : Equations
+        By name.
+    """
+
+    def __init__(
+        self, reference: str | Callable[[str], str], *assumptions: str, status: str
+    ) -> None:
+        self.reference = reference
+        self.assumptions = assumptions
+        self.status = status
+        self.equations = Equations()
+
+    def state(self, name: str, lhs: sp.Expr, rhs: Any, *words: str) -> None:
+        """State an equation.
+
+        Parameters
+        ----------
+        name : str
+            Of the equation.
+        lhs : Expr
+            Left side.
+        rhs : Expr or callable
+            Right side, or a function that derives it, called when it is first read.
+        *words : str
+            Place in the source if the reference is a function, status if it is not
+            the common one, and further assumptions.
+        """
+        others = list(words)
+        reference = self.reference
+        if not isinstance(reference, str):
+            reference = reference(others.pop(0))
+        status = self.status
+        if others and others[0] in STATUSES:
+            status = others.pop(0)
+        assumptions = (*self.assumptions, *others)
+        self.equations[name] = Equation(name, lhs, rhs, reference, status, assumptions)
+
+    def derives(
+        self, lhs: sp.Expr, *words: str, name: str = ""
+    ) -> Callable[[Callable[[], sp.Expr]], Callable[[], sp.Expr]]:
+        """Declare the function below as the derivation of an equation, which has its
+        name if no other is given. Words are those of `state`.
+        """
+
+        def declare(derivation: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
+            own_name = getattr(derivation, "__name__", "")
+            self.state(name or own_name, lhs, derivation, *words)
+            return derivation
+
+        return declare
 
 
 class Equations(dict[str, Equation]):

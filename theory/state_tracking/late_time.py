@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equations, by_dimension, linear_root, symbol, table, written_as
+from theory import Chapter, Equations, by_dimension, linear_root, symbol, written_as
 from theory.call import scope, sweep
 from theory.numbers.numeric import wright_omega
 from theory.state_tracking import exact, quadrature
@@ -52,6 +52,8 @@ FROZEN = "attention constant"
 LOCKED = "A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)"
 INDEPENDENT = "independent teachers (tau = 1/N)"
 
+chapter = Chapter(ref(BEYOND), status="exact")
+
 
 @cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
@@ -81,43 +83,22 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     return speed, left, of_alpha, form
 
 
-@cache
-def off_target() -> sp.Sum:
-    """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and
-    integrated term by term.
-    """
-    attention = exact.equations()["A_of_D"].rhs
-    ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
-    written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
-    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
-        D_0 * sp.sqrt(n * kappa / 2)
-    )  # Gaussian integral from D_0 on
-    written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
-    written_as(sp.S.Zero, term.subs(D_0, sp.oo))
-    return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
+@chapter.derives(lift, FROZEN, "rate of the correct logit per eta g")
+def coasting_lift() -> sp.Expr:
+    """Rate of the right logit per eta g, at constant A."""
+    return clock()[0]
 
 
-def constant() -> sp.Expr:
-    """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
-    a = sp.Function("A")(D)
-    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
-    S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
-    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
-        a.diff(D), kappa * (1 - a) * D
-    )  # <z_k> = S + c_R D
-    written_as(
-        kappa * (1 - A) * D,
-        exact.equations()["A_of_D"]
-        .rhs.diff(D)
-        .subs(sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
-    )
-    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
-    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
-    form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
-    form = written_as(
-        form, 1 + S_rate + weight * z_rate - inverse_g / a
-    )  # R' = 1 + S', m' = N/(N-1) z'
-    return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
+@chapter.derives(X, FROZEN)
+def coasting_clock() -> sp.Expr:
+    """X as a function of alpha."""
+    return clock()[2]
+
+
+@chapter.derives(m, FROZEN)
+def coasting_margin() -> sp.Expr:
+    """The margin in terms of X."""
+    return clock()[3]
 
 
 WHEN = eta * alpha + C
@@ -145,12 +126,50 @@ def locked_clock() -> tuple[sp.Expr, sp.Expr]:
     return of_R, written_as(CLOCK, in_R)
 
 
+@chapter.derives(CLOCK, LOCKED)
 def late_integral() -> sp.Expr:
     """Integral of the flow at A = 1, the `CLOCK`, which `locked_clock` derives."""
     locked_clock()
     return WHEN
 
 
+@chapter.derives(R, LOCKED)
+def late_R() -> sp.Expr:
+    """R as a function of alpha at A = 1."""
+    return locked_clock()[0]
+
+
+@chapter.derives(C, INDEPENDENT, name="late_constant")
+def constant() -> sp.Expr:
+    """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
+    a = sp.Function("A")(D)
+    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
+    S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
+    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
+        a.diff(D), kappa * (1 - a) * D
+    )  # <z_k> = S + c_R D
+    written_as(
+        kappa * (1 - A) * D,
+        exact.equations()["A_of_D"]
+        .rhs.diff(D)
+        .subs(sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
+    )
+    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
+    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
+    form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
+    form = written_as(
+        form, 1 + S_rate + weight * z_rate - inverse_g / a
+    )  # R' = 1 + S', m' = N/(N-1) z'
+    return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
+
+
+@chapter.derives(loss, LOCKED, "mean-field loss (10)")
+def late_loss() -> sp.Expr:
+    """Loss at A = 1."""
+    return sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
+
+
+@chapter.derives(R, "leading order", LOCKED, "alpha to infinity")
 def late_growth() -> sp.Expr:
     """R at late times, where the exponential term dominates."""
     exponential = locked_clock()[1] - R
@@ -162,6 +181,7 @@ def late_growth() -> sp.Expr:
     )
 
 
+@chapter.derives(loss, "leading order", LOCKED, "alpha to infinity")
 def late_decay() -> sp.Expr:
     """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear
     in alpha.
@@ -170,41 +190,38 @@ def late_decay() -> sp.Expr:
     return sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
 
 
-def saturated() -> sp.Expr:
+@chapter.derives(S_inf, INDEPENDENT, "D_0 above the separatrix")
+@cache
+def off_target_limit() -> sp.Sum:
+    """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and
+    integrated term by term.
+    """
+    attention = exact.equations()["A_of_D"].rhs
+    ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
+    written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
+    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
+        D_0 * sp.sqrt(n * kappa / 2)
+    )  # Gaussian integral from D_0 on
+    written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
+    written_as(sp.S.Zero, term.subs(D_0, sp.oo))
+    return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
+
+
+@chapter.derives(S_inf, INDEPENDENT, "D_0 = 0")
+def off_target_limit_centred() -> sp.Expr:
     """S at D = infinity for D_0 = 0;
     the sum of y^n/n^s is the polylogarithm Li_s(y).
     """
-    (total,) = off_target().atoms(sp.Sum)
+    (total,) = off_target_limit().atoms(sp.Sum)
     centred = factored(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
     return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
 
 
-@cache
 def equations() -> Equations:
     """Margin at constant attention; R and loss at A = 1 and their late-time forms;
     saturation of S.
     """
-    falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
-    return table(
-        ref(BEYOND),
-        status="exact",
-        coasting_lift=(
-            lift,
-            lambda: clock()[0],
-            FROZEN,
-            "rate of the correct logit per eta g",
-        ),
-        coasting_clock=(X, lambda: clock()[2], FROZEN),
-        coasting_margin=(m, lambda: clock()[3], FROZEN),
-        late_integral=(CLOCK, late_integral, LOCKED),
-        late_R=(R, lambda: locked_clock()[0], LOCKED),
-        late_constant=(C, constant, INDEPENDENT),
-        late_loss=(loss, falling, LOCKED, "mean-field loss (10)"),
-        late_growth=(R, late_growth, "leading order", LOCKED, "alpha to infinity"),
-        late_decay=(loss, late_decay, "leading order", LOCKED, "alpha to infinity"),
-        off_target_limit=(S_inf, off_target, INDEPENDENT, "D_0 above the separatrix"),
-        off_target_limit_centred=(S_inf, saturated, INDEPENDENT, "D_0 = 0"),
-    )
+    return chapter.equations
 
 
 # Numerical value of the constant in the late-time law
