@@ -272,6 +272,7 @@ def test_times_are_those_of_0_1_0(name, changes, observable, level, time, digits
     assert found == pytest.approx(time, rel=digits)
 
 
+@pytest.mark.slow  # LaTeX and machine code of six actions take minutes
 def test_bypass_of_six_actions(tmp_path):
     """Attention does not wait for the bypass, the guess of reached states does."""
     theory = changed("bypass", "LENGTH = 3", "LENGTH = 6", tmp_path)
