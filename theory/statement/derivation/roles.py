@@ -102,7 +102,7 @@ class Roles:
                 )
 
     def _read(self, n: Node) -> None:
-        for t in (s for term in n.terms for s in subterms(term)):
+        for t in subterms(*n.terms):
             self._enter(t)
         if n.kind == "entry":
             for k, t in enumerate(n.terms):
@@ -161,9 +161,9 @@ class Roles:
         as those of a weight with the indices of both.
         """
         both = Weight(f"{one.name}{two.name}", (*one.sorts, *two.sorts))
-        for k, place in enumerate(
-            ("slot", w, k) for w in (one, two) for k in range(len(w.sorts))
-        ):
+        places = [("slot", one, k) for k in range(len(one.sorts))]
+        places += [("slot", two, k) for k in range(len(two.sorts))]
+        for k, place in enumerate(places):
             self._join(("slot", both, k), place)
         self.classes[both] = self._classes(both)
         return self.classes[both]
@@ -175,31 +175,32 @@ class Roles:
             d for d in self.stated.draws if d.place is not None and self.of(d) in roles
         ]
         terms: dict[Term, None] = dict.fromkeys([*slots, *known])
-        kept = [f for f in self.stated.functions if f.kept]
+        teachers = [f for f in self.stated.functions if f.kept]
         for _ in range(DEEPEST):
-            terms |= dict.fromkeys(
-                [t for f in kept for t in self._filled(f, list(terms))]
-            )
-            said = (
+            filled: list[Term] = []
+            for f in teachers:
+                filled += self._filled(f, list(terms))
+            terms |= dict.fromkeys(filled)
+            message = (
                 f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries"
-                " apart; "
+                " apart; give teachers that are never composed sorts of their own"
             )
-            said += "give teachers that are never composed sorts of their own"
-            require(len(terms) <= MOST_TERMS, said)
+            require(len(terms) <= MOST_TERMS, message)
         return list(terms)
 
     def _filled(self, f: Function, terms: list[Term]) -> Iterator[Term]:
         """A teacher (or the preimage of a value) with all combinations of arguments
         that fit, none repeated.
         """
-        used = {
-            t
-            for t in terms
-            if any(getattr(s, "function", None) is f for s in subterms(t))
-        }
-        free = [(t, self.of(t)) for t in terms if t not in used]
-        places = [("argument", f, k) for k in range(len(f.sorts))]
-        fit = [[t for t, role in free if role == self.root(place)] for place in places]
+
+        def reads_it(term: Term) -> bool:
+            return any(getattr(s, "function", None) is f for s in subterms(term))
+
+        free = [(t, self.of(t)) for t in terms if not reads_it(t)]
+        fit = []
+        for k in range(len(f.sorts)):
+            place = self.root(("argument", f, k))
+            fit.append([t for t, role in free if role == place])
         for chosen in itertools.product(*fit):
             if all(
                 t.parent is None or t.parent in chosen[:k] for k, t in enumerate(chosen)

@@ -394,11 +394,11 @@ def walk(root: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
-def subterms(term: Term) -> Iterator[Term]:
-    """A term, its arguments, what it belongs to and what it is distinct from."""
-    yield term
-    for t in term.inner:
-        yield from subterms(t)
+def subterms(*terms: Term) -> Iterator[Term]:
+    """Terms, their arguments, what they belong to and what they are distinct from."""
+    for term in terms:
+        yield term
+        yield from subterms(*term.inner)
 
 
 def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
