@@ -89,13 +89,14 @@ def _working(stated: Statement) -> list[str]:
         (single, 1, LONGER),
         (closures, 1, PATIENCE),
     ):
-        working = (
-            chosen
-            for chosen in itertools.combinations(changes, many)
-            if works(chosen, patience)
-        )
-        if first := [*itertools.islice(working, MOST)]:
-            return [" and ".join(words for words, _ in chosen) for chosen in first]
+        working: list[str] = []
+        for chosen in itertools.combinations(changes, many):
+            if works(chosen, patience):
+                working.append(" and ".join(words for words, _ in chosen))
+            if len(working) == MOST:
+                break
+        if working:
+            return working
     return []
 
 

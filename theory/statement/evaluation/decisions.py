@@ -311,11 +311,11 @@ class Decisions:
         have no preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [
-            e
-            for e in group
-            if any((f, j, (*kept, e)) in self.table for j, kept in keys)
-        ]
+
+        def excluded(e: Element) -> bool:
+            return any((f, j, (*others, e)) in self.table for j, others in keys)
+
+        return [e for e in group if excluded(e)]
 
     def _statuses(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
@@ -395,7 +395,9 @@ class Decisions:
         """
         keys = [k for k, v in self.table.items() if isinstance(k, tuple) and v in group]
         told = [k for k in keys if k[:2] == (f, None)]
-        differ = {k for t in told for k, e in enumerate(args) if t[2][k] is not e}
+        differ = set()
+        for _, _, earlier in told:
+            differ |= {k for k, e in enumerate(args) if earlier[k] is not e}
         here = len(self.frames) - 1
         if not told and self._random:
             differ = {k for k, e in enumerate(args) if e.depth == here}

@@ -196,9 +196,11 @@ def statement(
     require(reads, f"{what}: loss: reads no weight")
     things = list(reached(tuple(trees.values())))
     kinds: tuple[Any, ...] = (Weight, Gauss, Function, Sort, Index, sp.Expr)
-    weights, gausses, functions, sorts, indices, numbers = (
-        tuple(x for x in things if isinstance(x, kind)) for kind in kinds
-    )
+
+    def of_kind(kind: Any) -> tuple[Any, ...]:
+        return tuple(x for x in things if isinstance(x, kind))
+
+    weights, gausses, functions, sorts, indices, numbers = map(of_kind, kinds)
     symbols: set[sp.Symbol] = set().union(*(x.free_symbols for x in numbers))
     for kind, declared in {
         "weight": weights,
@@ -227,9 +229,9 @@ def statement(
     for key in bounds or {}:
         said = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
         require(key in bounded, said)
-    first, *others = trees.items()
+    (_, tree), *others = trees.items()
     return Statement(
-        first[1],
+        tree,
         name,
         title or name,
         dict(others),
@@ -250,11 +252,9 @@ def statement(
 def _closed(what: str, tree: Node, bound: frozenset[Index]) -> None:
     """Refuse a summed index outside of its sum."""
     inside = bound | {tree.of} if tree.kind == "total" else bound
-    for i in (i for t in tree.terms for i in subterms(t) if isinstance(i, Index)):
-        require(
-            not i.bound or i in inside,
-            f"{what}: index {i!r} is used outside of its sum",
-        )
+    for i in subterms(*tree.terms):
+        outside = isinstance(i, Index) and i.bound and i not in inside
+        require(not outside, f"{what}: index {i!r} is used outside of its sum")
     for child in tree.parts:
         _closed(what, child, inside)
 
@@ -274,7 +274,9 @@ def unread(stated: Sequence[Statement], given: Mapping[str, Any]) -> None:
     ParameterError
         Naming the weight, draw, teacher, sample or Gaussian data.
     """
-    read = {x for s in stated for x in (*s.weights, *s.draws, *s.functions, *s.gausses)}
+    read: set[Any] = set()
+    for s in stated:
+        read.update(s.weights, s.draws, s.functions, s.gausses)
     for label, value in given.items():
         several = [*value.values()] if isinstance(value, Mapping) else value
         for x in several if isinstance(several, list | tuple) else [several]:
@@ -309,11 +311,14 @@ def scope_of(
     """Which students the flow of a statement describes, derived at some sizes or at
     any.
     """
-    free = ("eta", "steps", "eval_every", "batch_size")
+    limits = (*(only(s.name, n) for s, n in sizes.items()), *filled)
+    limited = [limit.field for limit in filled]
+    training = ("eta", "steps", "eval_every", "batch_size")
+    free = tuple(name for name in training if name not in limited)
     return Scope(
         f"the flow of {of.name}",
         "gradient descent in small steps",
-        (*(only(s.name, n) for s, n in sizes.items()), *filled),
-        free=tuple(x for x in free if x not in [limit.field for limit in filled]),
+        limits,
+        free=free,
         kind=kind,
     )
