@@ -416,8 +416,8 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
         if x.is_integer or x in places
     }
     expr = expr.subs(counts).doit()
-    if left := sorted(expr.atoms(sp.Sum), key=str):
-        raise ParameterError(f"{left[0]}: its ends must be whole numbers")
+    if sums := sorted(expr.atoms(sp.Sum), key=str):
+        raise ParameterError(f"{sums[0]}: its ends must be whole numbers")
     numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - counts.keys()}
     for x in sorted(expr.atoms(sp.Indexed), key=str):
         array = np.asarray(values[x.base.label.name])

@@ -409,17 +409,17 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     sums = [*filter(over_an_array, sorted(expr.atoms(sp.Sum), key=str))]
     summed_arrays = [x for x in arrays if sp.Tuple(*sums).has(x)]
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
-    summands, left = [], set()
+    summands, loose = [], set()
     for s in sums:
         entries = {
             x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)
         }
         used = [*stand_in.values(), *entries.values()]
         summand = s.function.xreplace(entries)
-        left |= summand.atoms(sp.Indexed)
+        loose |= summand.atoms(sp.Indexed)
         summands.append(compiled(used, summand, modules))
     outside_sums = expr.xreplace(totals)
-    if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
+    if open_entries := sorted(loose | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
             f"{open_entries[0]}: has no number; give the entry itself, or an array that"
             " is summed over"

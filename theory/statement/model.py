@@ -134,9 +134,9 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     @sweep.over_fields
     def drawn(p: Any, seeds: int, until: float | None = None) -> xr.Dataset:
         made = onset.at_sizes(stated, p)
-        found = random_starts.times(made, p, seeds, until=until)
-        onset.within(made, p, min(float(found.t_50.median()), found.attrs["run"]))
-        return found
+        times = random_starts.times(made, p, seeds, until=until)
+        onset.within(made, p, min(float(times.t_50.median()), times.attrs["run"]))
+        return times
 
     alike = of_onset(own_onset)
 

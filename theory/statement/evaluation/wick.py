@@ -238,8 +238,8 @@ def _summed(
 def _number(f: Node, symbols: Mapping[Any, sp.Symbol]) -> sp.Expr:
     if f.kind == "power":
         return _number(f.parts[0], symbols) ** f.of
-    said = "entries: the loss is no polynomial in Gaussian data and weights"
-    require(f.kind in ("number", "entry"), said)
+    message = "entries: the loss is no polynomial in Gaussian data and weights"
+    require(f.kind in ("number", "entry"), message)
     if f.kind == "number":
         return f.of
     return (
