@@ -257,15 +257,11 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     grown = np.exp(min(rates[1] * time, 700.0))
     if grown > GROWN and widest * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in random_starts.laws(made))
-        said = (
-            f"{names}: entries leave the means of their classes at the rate"
-            f" {rates[1]:.3g}"
-        )
-        inside = f"(these grow at {rates[0]:.3g})"
         scope.refuse(
             [
-                f"{said} {inside}: no flow of classes describes these students; train"
-                " them"
+                f"{names}: entries leave the means of their classes at the rate"
+                f" {rates[1]:.3g} (these grow at {rates[0]:.3g}): no flow of classes"
+                " describes these students; train them"
             ]
         )
     return []
@@ -316,10 +312,10 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
         If a size or number has no value, or the student has no classes (a closure).
     """
     made = _written(stated, tuple(sized(stated, p).items()))
-    said = (
+    message = (
         f"statement {stated.name}: of a closure over teachers there are no students yet"
     )
-    require(not made.shared, said)
+    require(not made.shared, message)
     return made
 
 
@@ -337,11 +333,11 @@ def sized(stated: Statement, p: Any) -> dict[str, int]:
         If a size or number has no value.
     """
     for s in stated.symbols:
-        said = (
+        message = (
             f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in"
             " the statement"
         )
-        require(getattr(p, s.name) is not None, said)
+        require(getattr(p, s.name) is not None, message)
     return {s.name: getattr(p, s.name) for s in stated.symbols if s.is_integer}
 
 

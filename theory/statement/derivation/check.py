@@ -172,8 +172,8 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     worst: dict[str, float] = collections.defaultdict(float)
     kept = ", ".join(f.name for f in stated.functions if f.kept)
     choice = f" for one choice of teachers ({kept})" if kept else ""
-    said = f"the classes do not close{choice}"
-    said += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
+    message = f"the classes do not close{choice}"
+    message += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
     for n, data in enumerate(
         itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)
     ):
@@ -183,7 +183,7 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
             close = error < AGREE
             require(
                 close,
-                f"statement {stated.name}: {what} off by {error:.1e}{where}: {said}",
+                f"statement {stated.name}: {what} off by {error:.1e}{where}: {message}",
             )
             worst[what] = max(error, worst[what])
     return worst

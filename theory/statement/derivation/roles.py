@@ -125,11 +125,11 @@ class Roles:
         slots: list[Index] = []
         for k, s in enumerate(weight.sorts):
             above = [i for i in slots if i.sort is s.of]
-            said = (
+            message = (
                 f"weight {weight.name}: {s} needs an axis for the {s.of} that it"
                 " belongs to"
             )
-            require(s.of is None or above, said)
+            require(s.of is None or above, message)
             label = s.name + "'" * sum(i.sort is s for i in slots)
             slots.append(Index(s, above[-1] if above else None, label=label))
             self._join(slots[-1], ("slot", weight, k))
@@ -138,15 +138,18 @@ class Roles:
     def _classes(self, weight: Weight) -> Classes:
         slots = self.drawn(weight)
         classes = Classes(weight, slots, [])
-        said = "has more than two vector indices, or two of different sorts"
+        message = "has more than two vector indices, or two of different sorts"
         kinds = {slots[k].sort for k in classes.vectors}
         require(
-            len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}"
+            len(classes.vectors) < 3 and len(kinds) < 2,
+            f"weight {weight.name}: {message}",
         )
-        said = f"start = {weight.start}: must be 0, as the data single out no direction"
+        message = (
+            f"start = {weight.start}: must be 0, as the data single out no direction"
+        )
         require(
             len(classes.vectors) != 1 or weight.mean == 0,
-            f"weight {weight.name}: {said}",
+            f"weight {weight.name}: {message}",
         )
         terms = self._terms(weight, classes.plain)
         pairs = itertools.combinations(terms, 2)

@@ -225,8 +225,8 @@ class Decisions:
                 return e
             if gap is not None and index.sort.ordered:
                 if not (gap.is_nonpositive or gap.is_nonnegative):
-                    said = f"is neither before nor after {e.place} at all sizes"
-                    raise ParameterError(f"fixed {index!r}: its place {said}")
+                    message = f"is neither before nor after {e.place} at all sizes"
+                    raise ParameterError(f"fixed {index!r}: its place {message}")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(
             role, None, index.place if index.sort.ordered else None, behind
@@ -292,8 +292,8 @@ class Decisions:
             self.listed.add((self.roles.root(("argument", f, 0)), f.sorts[0].size))
             raise Vague(f) from None
         if chosen is None:
-            said = f"{f.kind} {f.name}: its values are {f.to}, which is ordered"
-            require(not f.to.ordered, said)
+            message = f"{f.kind} {f.name}: its values are {f.to}, which is ordered"
+            require(not f.to.ordered, message)
             chosen = self._new(role, parent)
             if onto and by is not None:
                 frame.told[chosen], frame.source[chosen] = None, (by, section)

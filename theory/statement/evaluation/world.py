@@ -86,8 +86,8 @@ class World(Decisions):
         for _ in frame.replays():
             self.spent += 1
             most = round(MOST_BRANCHES * self.patience)
-            said = f"statement {self.stated.name}: more than {most} branches"
-            require(self.spent <= most, said)
+            message = f"statement {self.stated.name}: more than {most} branches"
+            require(self.spent <= most, message)
             saved = self.table, self.known
             self.table, self.known = (
                 dict(self.table),

@@ -57,14 +57,14 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
     found = {}
     for w, law in laws(made).items():
         for s in law.size.free_symbols:
-            said = (
+            message = (
                 f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values="
                 " in the statement"
             )
-            require(getattr(p, s.name) is not None, said)
+            require(getattr(p, s.name) is not None, message)
         found[w] = arrays.Data(p.as_dict()).scalar(law.size)
-        said = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
-        require(found[w] > 0, said)
+        message = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
+        require(found[w] > 0, message)
     return found
 
 
@@ -249,8 +249,8 @@ class Bulk:
         """
         with np.errstate(all="ignore"):
             x = x + self.eta * self.rates(x)
-        said = f"eta = {self.eta:g}: the descent diverges; take it smaller"
-        require(np.isfinite(x).all(), said)
+        message = f"eta = {self.eta:g}: the descent diverges; take it smaller"
+        require(np.isfinite(x).all(), message)
         return x
 
     def steps(self, x: np.ndarray) -> Iterator[np.ndarray]:
@@ -433,11 +433,11 @@ def followed(
     """
     names = [x.name for x in made.flow.state]
     if runs is None:
-        said = (
+        message = (
             "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for"
             " trained students"
         )
-        require(seeds is not None, said)
+        require(seeds is not None, message)
         label, numbers = "draw", list(range(seeds or 0))
         x = ordered(made, starts(made, p, seeds or 0))
     else:

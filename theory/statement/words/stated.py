@@ -86,8 +86,8 @@ class Statement:
     @functools.cached_property
     def text(self) -> str:
         """The statement as canonical text, the same in every process."""
-        said = (self.version, self.name, self.title, self.closure, *self.trees.items())
-        return spelled(said, {})
+        content = (self.version, self.name, self.title, self.closure)
+        return spelled((*content, *self.trees.items()), {})
 
     @property
     def trees(self) -> dict[str, Node]:
@@ -126,18 +126,18 @@ class Statement:
                 continue
             many = math.prod(size[s] for k, s in enumerate(f.sorts) if k != f.parent)
             for s in (f.sorts[j] for j in f.injective):
-                said = (
+                message = (
                     f"{s.size} = {size[s]}: cannot be one-to-one into {f.to.size} ="
                     f" {size[f.to]}"
                 )
-                require(size[s] <= size[f.to], f"{f.kind} {f.name}: {said}")
+                require(size[s] <= size[f.to], f"{f.kind} {f.name}: {message}")
             often = not f.kept or f.injective or many % size[f.to] == 0
             of = ", ".join(f"{s.size} = {size[s]}" for s in f.sorts)
-            said = (
+            message = (
                 f"{of}: must be such that {f.to.size} = {size[f.to]} values occur"
                 " equally often"
             )
-            require(often, f"teacher {f.name}: {said}")
+            require(often, f"teacher {f.name}: {message}")
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}: {', '.join(w.name for w in self.weights)}>"
@@ -220,15 +220,17 @@ def statement(
         )
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
     for s in (s for s in symbols if s.is_integer):
-        said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
+        message = (
+            f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
+        )
         real = f"a real number is number({s.name!r})"
         require(
-            (values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}"
+            (values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {message}; {real}"
         )
     bounded = {s.name for s in symbols if not s.is_integer}
     for key in bounds or {}:
-        said = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
-        require(key in bounded, said)
+        message = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
+        require(key in bounded, message)
     (_, tree), *others = trees.items()
     return Statement(
         tree,
