@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theory.equations.equation import by_number
+from theory.equations.equation import Equation, by_number
 from theory.equations.renaming import Renaming
 from theory.models import command_line
 from theory.models.write_up import document, fragment, symbols
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     equations = theory.equations()
     chosen = list(equations.values())
     if args.equation is not None:
-        named = {}
+        named: dict[str, Equation] = {}
         for text in args.equation:
             named |= {e.name: e for e in by_number(text, equations, "--equation")}
         chosen = list(named.values())
