@@ -76,7 +76,9 @@ NEEDED = (
     "tqdm",
     "joblib",
 )
-PLACES = {name: module for module, names in MODULES.items() for name in names.split()}
+PLACES: dict[str, str] = {}  # of public names: the module that each is taken from
+for _module, _names in MODULES.items():
+    PLACES |= dict.fromkeys(_names.split(), _module)
 
 
 def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:

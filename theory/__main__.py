@@ -87,18 +87,16 @@ def main(argv: list[str] | None = None) -> int:
     if args.json:
         print(output.to_json(listing))
         return 0
-    text = "\n".join(line for lines in listing.values() for line in lines)
+    text = "\n".join(itertools.chain.from_iterable(listing.values()))
     output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, text)
     return 0
 
 
 def _as_json(m: model.Model) -> dict[str, Any]:
     """A model and its equations as a dictionary for JSON."""
-    return {
-        "title": m.title,
-        "paper": m.paper,
-        "checks": m.checks,
-        "equations": [
+    equations = []
+    for e in m.wing("theory").equations().values():
+        equations.append(
             {
                 "name": e.name,
                 "reference": e.reference,
@@ -106,8 +104,12 @@ def _as_json(m: model.Model) -> dict[str, Any]:
                 "assumptions": e.assumptions,
                 "latex": e.latex(),
             }
-            for e in m.wing("theory").equations().values()
-        ],
+        )
+    return {
+        "title": m.title,
+        "paper": m.paper,
+        "checks": m.checks,
+        "equations": equations,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theory.equations.equation import by_number
+from theory.equations.equation import Equation, by_number
 from theory.equations.renaming import Renaming
 from theory.models import command_line
 from theory.models.write_up import document, fragment, symbols
@@ -45,27 +45,26 @@ def main(argv: list[str] | None = None) -> int:
     equations = theory.equations()
     chosen = list(equations.values())
     if args.equation is not None:
-        named = {
-            e.name: e
-            for text in args.equation
-            for e in by_number(text, equations, "--equation")
-        }
+        named: dict[str, Equation] = {}
+        for text in args.equation:
+            named |= {e.name: e for e in by_number(text, equations, "--equation")}
         chosen = list(named.values())
     renaming = Renaming.read(args.rename, chosen)
     renamed = [renaming.equation(e) for e in chosen]
     if args.fragment or args.symbols:
-        parts = [fragment(renamed)] if args.fragment else []
-        text = "\n".join(
-            [*parts, *([symbols(args.model, chosen, renaming)] if args.symbols else [])]
-        )
+        parts = []
+        if args.fragment:
+            parts.append(fragment(renamed))
+        if args.symbols:
+            parts.append(symbols(args.model, chosen, renaming))
+        text = "\n".join(parts)
     elif args.equation is not None:
         text = "\n".join(e.latex() for e in renamed)
     else:
         table = f"\\section{{Symbols}}\n{symbols(args.model, chosen, renaming)}\n"
-        sections = {
-            name: [renaming.equation(e) for e in part]
-            for name, part in theory.sections().items()
-        }
+        sections = {}
+        for name, part in theory.sections().items():
+            sections[name] = [renaming.equation(e) for e in part]
         text = document(args.model.title, sections, table)
     output.write_text(args.out, text)
     return 0

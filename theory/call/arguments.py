@@ -71,11 +71,10 @@ def reader(function: Callable) -> Callable[[dict[str, Any]], None]:
     @functools.cache
     def readers() -> dict[str, Reader]:
         hints = typing.get_type_hints(function, include_extras=True)
-        by_name = {
-            name: _reader(hints[name])
-            for name, x in inspect.signature(function).parameters.items()
-            if name in hints and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
-        }
+        by_name = {}
+        for name, x in inspect.signature(function).parameters.items():
+            if name in hints and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
+                by_name[name] = _reader(hints[name])
         return {name: how for name, how in by_name.items() if how is not None}
 
     def read(arguments: dict[str, Any]) -> None:

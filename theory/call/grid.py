@@ -80,7 +80,8 @@ class Grid:
         if isinstance(results[0], xr.Dataset):  # a mapping, too
             return self._joined(list(results))
         if isinstance(results[0], Mapping):
-            return {k: self.stack([r[k] for r in results]) for k in results[0]}
+            of_entry = lambda key: self.stack([r[key] for r in results])
+            return {key: of_entry(key) for key in results[0]}
         parts = [np.asarray(r) for r in results]
         if len({a.shape for a in parts}) > 1:
             raise ParameterError(
@@ -95,21 +96,20 @@ class Grid:
         along it; a variable that a point lacks is NaN there.
         """
         first = results[0]
-        if not all(
-            r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results
-        ):
+        coordinates = first.coords.to_dataset()
+        if not all(r.coords.to_dataset().equals(coordinates) for r in results):
             raise ParameterError(
                 f"{self.names}: the times differ from value to value; say at which with"
                 " at=..., or ask for one at a time"
             )
-        named = {x: v for r in results for x, v in r.data_vars.items()}
-        found = {
-            x: np.array(
-                [r[x].values if x in r else np.full(v.shape, np.nan) for r in results]
-            )
-            for x, v in named.items()
-        }
-        joined = self.labelled(first.assign(named), found)
+        variables: dict[Any, xr.DataArray] = {}
+        for r in results:
+            variables |= r.data_vars
+        values = {}
+        for x, variable in variables.items():
+            absent = np.full(variable.shape, np.nan)
+            values[x] = np.array([r[x].values if x in r else absent for r in results])
+        joined = self.labelled(first.assign(variables), values)
         joined.attrs = self._agreed([r.attrs for r in results])
         for x, variable in joined.data_vars.items():
             variable.attrs = self._agreed(
@@ -121,16 +121,21 @@ class Grid:
         """Attributes in which all points agree; of `REMARKS` what is said of each
         point.
         """
-        every = {k: v for of in attributes for k, v in of.items()}
-        agreed = {
-            k: v
-            for k, v in every.items()
-            if all(of.get(k, v) == v for of in attributes)
-        }
+        last: dict[Any, Any] = {}
+        for of_point in attributes:
+            last |= of_point
+
+        def same(name: Any) -> bool:
+            value = last[name]
+            return all(of_point.get(name, value) == value for of_point in attributes)
+
+        agreed = {name: value for name, value in last.items() if same(name)}
         for name in REMARKS:
-            if agreed.get(name) != every.get(name):
-                said = zip(map(self.label, self.which), attributes, strict=True)
-                agreed[name] = "; ".join(f"at {x}: {of.get(name)}" for x, of in said)
+            if agreed.get(name) != last.get(name):
+                points = zip(map(self.label, self.which), attributes, strict=True)
+                agreed[name] = "; ".join(
+                    f"at {point}: {of_point.get(name)}" for point, of_point in points
+                )
         return agreed
 
     def _labels(self, result: xr.Dataset) -> tuple[list[str], dict[Any, Any]]:
@@ -151,14 +156,11 @@ class Grid:
         arrays by name of its variables.
         """
         names, labels = self._labels(first)
-        data = {
-            x: (
-                (*names, *first[x].dims),
-                v.reshape(*self.shape, *v.shape[1:]),
-                first[x].attrs,
-            )
-            for x, v in found.items()
-        }
+        data = {}
+        for x, values in found.items():
+            dims = (*names, *first[x].dims)
+            over_grid = values.reshape(*self.shape, *values.shape[1:])
+            data[x] = (dims, over_grid, first[x].attrs)
         return xr.Dataset(data, first.coords, first.attrs).assign_coords(labels)
 
 

@@ -152,7 +152,8 @@ class Scope:
     @property
     def reads(self) -> set[str]:
         """Fields that the limits depend on."""
-        return {x for limit in self.limits for x in (limit.field, *limit.reads)}
+        fields = {limit.field for limit in self.limits}
+        return fields.union(*(limit.reads for limit in self.limits))
 
     @property
     def swept(self) -> set[str]:
@@ -242,13 +243,12 @@ class Scope:
             yield changes
         elif not changes.keys() & {*fields}:
             presets = [p._preset(name) for name in p.PRESETS]
-            listed = [
-                x.values
-                or p._allowed(x.field).choices
-                or [getattr(q, x.field) for q in presets]
-                for x in broken
-            ]
-            for values in itertools.product(*listed):
+            candidates = []
+            for limit in broken:
+                choices = limit.values or p._allowed(limit.field).choices
+                in_presets = (getattr(q, limit.field) for q in presets)
+                candidates.append(choices or [*in_presets])
+            for values in itertools.product(*candidates):
                 more = dict(zip(fields, values, strict=True))
                 with contextlib.suppress(ParameterError):
                     yield from self._within(p.replace(**more), changes | more)

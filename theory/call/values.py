@@ -71,10 +71,11 @@ class Values(Mapping[Any, Any]):
             return {**fields, **_sealed(points[0]), **others}
         # Quantities whose shape differs between points (frequencies over d_h) are left
         # out.
-        same = [
-            n for n in points[0] if len({np.shape(point[n]) for point in points}) == 1
-        ]
-        stacked = {n: grid.stack([point[n] for point in points]) for n in same}
+        stacked = {}
+        for name in points[0]:
+            values = [point[name] for point in points]
+            if len(set(map(np.shape, values))) == 1:
+                stacked[name] = grid.stack(values)
         return {**fields, **stacked, **others}
 
     def __getitem__(self, name: Any) -> Any:

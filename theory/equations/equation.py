@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -31,12 +32,12 @@ def _has_places(expr: sp.Expr) -> bool:
     """Whether it has array entries at fixed positions or under sums over several
     indices, which need `theory.numbers.lowered.entry_by_entry`.
     """
-    summed = {
-        x
-        for s in expr.atoms(sp.Sum)
-        for x in s.function.atoms(sp.Indexed)
-        if x.indices == (s.variables[0],) == tuple(s.variables)
-    }
+    summed: set[sp.Indexed] = set()
+    for s in expr.atoms(sp.Sum):
+        variables = tuple(s.variables)
+        if len(variables) == 1:
+            entries = s.function.atoms(sp.Indexed)
+            summed |= {x for x in entries if x.indices == variables}
     return bool(expr.atoms(sp.Indexed) - summed)
 
 
@@ -46,9 +47,8 @@ def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
     and whether array entries at fixed positions or under sums have to be evaluated
     entry by entry.
     """
-    remaining = rhs.xreplace(
-        {x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)}
-    )
+    stand_in = {x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)}
+    remaining = rhs.xreplace(stand_in)
     bases = remaining.atoms(sp.IndexedBase)
     labels = {base.label for base in bases}
     symbols = {
@@ -453,11 +453,12 @@ def by_number(
     if chosen:
         return chosen
     if number.isdigit():
+        claimed_numbers = itertools.chain.from_iterable(of.values())
         near = sorted(
-            {n for claimed in of.values() for n in claimed if n.isdigit()},
+            {n for n in claimed_numbers if n.isdigit()},
             key=lambda n: (abs(int(n) - int(number)), int(n)),
-        )[:NEAREST]
-        suggested = [f"({n})" for n in near]
+        )
+        suggested = [f"({n})" for n in near[:NEAREST]]
     else:
         suggested = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
     raise ParameterError(

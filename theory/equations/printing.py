@@ -38,9 +38,8 @@ class Printer(LatexPrinter):
     def _print_Mul(self, expr: sp.Mul) -> str:
         number, product = expr.as_coeff_Mul(rational=True)
         factors = sp.Mul.make_args(product)
-        over, under = (
-            [x.base for x in factors if _is_root(x, s * HALF)] for s in (1, -1)
-        )
+        over = [x.base for x in factors if _is_root(x, HALF)]
+        under = [x.base for x in factors if _is_root(x, -HALF)]
         for base in [x for x in over if under and x.is_Integer and number.q % x == 0]:
             number *= base  # sqrt(2) / (2 sqrt(pi)) is 1 / sqrt(2 pi)
             over.remove(base)
@@ -49,11 +48,12 @@ class Printer(LatexPrinter):
             return super()._print_Mul(expr)
         # By a symbol that is printed so: SymPy would take the root of a product apart
         # again.
-        whole = sp.Dummy(positive=True)
+        radicand = sp.Dummy(positive=True)
         inside = sp.Mul(*over) / sp.Mul(*under) if over else sp.Mul(*under)
-        self._settings["symbol_names"][whole] = self._print(inside)
+        self._settings["symbol_names"][radicand] = self._print(inside)
         others = [x for x in factors if not (_is_root(x, HALF) or _is_root(x, -HALF))]
-        return self._print(sp.Mul(number, *others, whole ** (HALF if over else -HALF)))
+        root = radicand ** (HALF if over else -HALF)
+        return self._print(sp.Mul(number, *others, root))
 
     def _print_ExpBase(self, expr: sp.exp, exp: str | None = None) -> str:
         if exp is None and abs(expr.exp) == HALF:

@@ -90,9 +90,9 @@ class Renaming:
         """Refuse unknown and clashing names; see `read`.
         ``said`` begins the message.
         """
-        occurring = {
-            x for e in equations for side in (e.lhs, e.rhs) for x in _named(side)
-        }
+        occurring: set[Any] = set()
+        for e in equations:
+            occurring.update(_named(e.lhs), _named(e.rhs))
         looks = {str(x): printing.expression(x) for x in occurring}
         for old, new in self.names.items():
             if old not in looks:
@@ -102,12 +102,12 @@ class Renaming:
                     f" {', '.join(near)}"
                 )
         taken = {look: name for name, look in looks.items() if name not in self.names}
-        kept = {*taken.values()}
+        unchanged = {*taken.values()}
         for old, new in self.names.items():
             look = printing.expression(sp.Symbol(new))
             if look in CONSTANTS:
                 raise ParameterError(f"{said} {old}={new}: {new} is a constant")
-            other = new if new in kept else taken.get(look)
+            other = new if new in unchanged else taken.get(look)
             if other is not None:
                 raise ParameterError(
                     f"{said} {old}={new}: {other} is another symbol there, to be"

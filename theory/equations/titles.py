@@ -1,5 +1,6 @@
 """Titles of figures, in symbols."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,40 +21,41 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
     asked : sequence of (Parameters, int)
         Parameters and number of seeds of every ensemble; zero is not shown.
     """
-    every = [_told(p) for p, _ in asked]
-    kinds = {type(p) for p, _ in asked}
-    presets = {
-        name: _told(make())
-        for kind in kinds
-        for name, make in getattr(kind, "presets", dict)().items()
-    }
-    off = {
-        name: sum(
-            told.get(key) != value for told in every for key, value in preset.items()
+    settings = [_settings(p) for p, _ in asked]
+    presets: dict[str, Mapping[str, Any]] = {}
+    for kind in {type(p) for p, _ in asked}:
+        for name, make in getattr(kind, "presets", dict)().items():
+            presets[name] = _settings(make())
+
+    def differences(name: str) -> int:
+        preset = presets[name].items()
+        return sum(
+            fields.get(key) != value
+            for fields, (key, value) in itertools.product(settings, preset)
         )
-        for name, preset in presets.items()
-    }
-    nearest = min(off, key=lambda name: off[name], default="")
+
+    nearest = min(presets, key=differences, default="")
     preset = presets.get(nearest, {})
     shown: dict[str, list[Any]] = {}
-    for told in every:
-        for key in [
-            *list(told)[:SIZES],
-            *(k for k, v in told.items() if preset.get(k) != v),
-        ]:
+    for fields in settings:
+        changed = [key for key, value in fields.items() if preset.get(key) != value]
+        for key in [*list(fields)[:SIZES], *changed]:
             shown.setdefault(key, [])
     for key, values in shown.items():
         values += dict.fromkeys(
-            told[key] for told in every if told.get(key) is not None
+            fields[key] for fields in settings if fields.get(key) is not None
         )
-    seeds = sorted({n for _, n in asked if n})
     parts = [f"preset {nearest.replace('_', ' ')}"] if nearest else []
     parts += [assigned(key, values) for key, values in shown.items() if values]
-    if seeds:
-        parts.append(
-            " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-        )
-    return "; ".join(parts)
+    return "; ".join([*parts, *_seeds(asked)])
+
+
+def _seeds(asked: Sequence[tuple[BaseParameters, int]]) -> list[str]:
+    """Numbers of seeds in words; nothing if no ensemble has any."""
+    numbers = sorted({n for _, n in asked if n})
+    if not numbers:
+        return []
+    return [" or ".join(map(str, numbers)) + (" seed" if numbers == [1] else " seeds")]
 
 
 def of_runs(p: BaseParameters, runs: xr.Dataset) -> tuple[str, str]:
@@ -62,7 +64,8 @@ def of_runs(p: BaseParameters, runs: xr.Dataset) -> tuple[str, str]:
     return title(asked), described(asked)
 
 
-def _told(p: BaseParameters) -> Mapping[str, Any]:
+def _settings(p: BaseParameters) -> Mapping[str, Any]:
+    """Fields that a title may show."""
     known = p.stored(training_only=True)
     return {
         k: tuple(v) if isinstance(v, list) else v
@@ -85,6 +88,4 @@ def described(asked: Sequence[tuple[BaseParameters, int]]) -> str:
         for name, value in p.stored(training_only=True).items():
             if value is not None and name not in NOT_SHOWN:
                 values.setdefault(name, []).append(value)
-    seeds = sorted({n for _, n in asked if n})
-    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
-    return "; ".join([stated(values), *(counts if seeds else [])])
+    return "; ".join([stated(values), *_seeds(asked)])

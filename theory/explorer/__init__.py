@@ -46,19 +46,20 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
         with contextlib.suppress(ParameterError):
             if spelled.free_symbols <= {*y, *needs} and written(spelled):
                 carried[name] = spelled
+    refused = [name for name in flow.observables if name not in carried]
     both = {"y": y, "p": needs}
+    start = [flow.initial[x] for x in y]
+    seen = "(y, p) => []"
+    if carried:
+        seen = function(both, list(carried.values()))
     parts = {
         "rates": function(both, list(flow.expanded.values())),
         "slopes": function(both, flow.jacobian().tolist()),
-        "start": function({"p": needs}, [flow.initial[x] for x in y]),
-        "seen": function(both, list(carried.values())) if carried else "(y, p) => []",
+        "start": function({"p": needs}, start),
+        "seen": seen,
     }
-    code = ", ".join(f"{k}: {v}" for k, v in parts.items())
-    return (
-        code,
-        list(carried),
-        [name for name in flow.observables if name not in carried],
-    )
+    code = ", ".join(f"{name}: {value}" for name, value in parts.items())
+    return code, list(carried), refused
 
 
 def students(
@@ -86,15 +87,16 @@ def students(
         said = f"is no netCDF file of students ({error_summary(error)})"
         raise ParameterError(f"--runs {path}: {said}") from None
     time = flows[0].time.name
-    known = {x.name for f in flows for x in f.state}.union(
-        *(f.observables for f in flows)
-    )
-    curves = [
-        n
-        for n in sorted(known & set(map(str, runs.data_vars)))
-        if set(runs[n].dims) == {"seed", time}
-        and all(runs[x].dtype.kind in "iuf" for x in (n, time))
-    ]
+    known: set[str] = set()
+    for flow in flows:
+        known.update((x.name for x in flow.state), flow.observables)
+
+    def is_curve(name: str) -> bool:
+        if set(runs[name].dims) != {"seed", time}:
+            return False
+        return all(runs[x].dtype.kind in "iuf" for x in (name, time))
+
+    curves = [*filter(is_curve, sorted(known & set(map(str, runs.data_vars))))]
     if not curves:
         raise ParameterError(
             f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed"
@@ -102,13 +104,12 @@ def students(
         )
     trained = prediction.parameters_of(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
-    values = {
-        n: [
-            [float(f"{v:.5g}") for v in row]
-            for row in thin[n].transpose("seed", time).values
-        ]
-        for n in curves
-    }
+
+    def rounded(name: str) -> list[list[float]]:
+        curves_by_seed = thin[name].transpose("seed", time).values
+        return [[float(f"{v:.5g}") for v in curve] for curve in curves_by_seed]
+
+    values = {name: rounded(name) for name in curves}
     return {"times": thin[time].values.tolist(), "values": values}, trained
 
 
@@ -202,23 +203,19 @@ def page(
             f" {model.name}"
         )
     setting = ", ".join(f"{k} = {v}" for k, v in p.stored().items() if v is not None)
+    data = f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}"
+    # What would end the script, or begin another; the page escapes names where it
+    # shows them.
+    script_tag = re.compile("<(?=/?script|!--)", re.IGNORECASE)
     words = {
         "TITLE": html.escape(model.title),
         "CAPTION": html.escape(f"Start: {setting}"),
         "CODE": (HERE / "flow.js").read_text(encoding="utf-8"),
-        # What would end the script, or begin another; the page escapes names where it
-        # shows them.
-        "DATA": re.sub(
-            "<(?=/?script|!--)",
-            r"\\u003c",
-            f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}",
-            flags=re.IGNORECASE,
-        ),
+        "DATA": script_tag.sub(r"\\u003c", data),
     }
     text = (HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub(
-        rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text
-    )  # in one pass
+    placeholder = re.compile(rf"\b({'|'.join(words)})\b")
+    return placeholder.sub(lambda match: words[match[0]], text)  # in one pass
 
 
 def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
@@ -280,12 +277,13 @@ def described(
     def fits(q: BaseParameters) -> bool:
         return asked(q) and all(n in sweep.numbers(q) for n in names)
 
-    parts, seen, left = script(flow, needs)
+    parts, seen, refused = script(flow, needs)
     source = [flow.reference, flow.status, *flow.assumptions]
-    if left:
-        source.append(f"not carried here: {', '.join(left)}")
+    if refused:
+        source.append(f"not carried here: {', '.join(refused)}")
+    state = [x.name for x in flow.state]
     about = {
-        "state": [x.name for x in flow.state],
+        "state": state,
         "observables": seen,
         "time": flow.time.name,
         **sliders.described(p, names, fits, asked),
@@ -296,6 +294,6 @@ def described(
     if fluctuations:
         end = about["end"] or p.eta * p.steps  # type: ignore[attr-defined]
         about["errors"] = errors(flow, p, end)
-    shown = (*about["state"], *seen, flow.time.name, *names, *about["fields"])
+    shown = (*state, *seen, flow.time.name, *names, *about["fields"])
     about["words"] = {n: curves.word(n) for n in shown}
     return f"{{{parts}, {json.dumps(about)[1:-1]}}}"

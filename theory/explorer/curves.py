@@ -4,6 +4,7 @@ forms of a model, and tables of what iterations or integrals give.
 
 import contextlib
 import html
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -56,18 +57,20 @@ def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
     """JavaScript function of arrays, such as ``(y, p) => [...]``; lists may be nested
     once.
     """
-    places = {
-        x: sp.Symbol(f"{name}[{i}]")
-        for name, of in arguments.items()
-        for i, x in enumerate(of)
-    }
+    places = {}
+    for name, symbols in arguments.items():
+        for i, x in enumerate(symbols):
+            places[x] = sp.Symbol(f"{name}[{i}]")
     nested = isinstance(value[0], list)
     rows = value if nested else [value]
-    flat = [sympified(e).xreplace(places) for row in rows for e in row]
+    entries = itertools.chain.from_iterable(rows)
+    flat = [sympified(e).xreplace(places) for e in entries]
     shared, flat = sp.cse(flat, symbols=sp.numbered_symbols("c"))
     lines = "".join(f"const {x} = {written(e)}; " for x, e in shared)
-    parts = iter(map(written, flat))
-    lists = [f"[{', '.join(next(parts) for _ in row)}]" for row in rows]
+    code = map(written, flat)
+    lists = []
+    for row in rows:
+        lists.append(f"[{', '.join(itertools.islice(code, len(row)))}]")
     result = f"[{', '.join(lists)}]" if nested else lists[0]
     return f"({', '.join(arguments)}) => {{ {lines}return {result}; }}"
 
@@ -149,24 +152,26 @@ def formulas(model: Model, p: BaseParameters) -> list[Equation]:
 
 def closed(model: Model, p: BaseParameters) -> str:
     """Closed forms as a JavaScript object; empty if there are none."""
-    chosen = {e: {s.name: s for s in e.rhs.free_symbols} for e in formulas(model, p)}
-    names = sorted(set().union(*chosen.values()))
+    equations = formulas(model, p)
+    reads = [{s.name for s in e.rhs.free_symbols} for e in equations]
+    names = sorted({*itertools.chain.from_iterable(reads)})
 
     def fits(q: BaseParameters) -> bool:
         return set(names) <= known(q)
 
     about = sliders.described(p, names, fits, lambda q: True)
-    moving = {*about["fields"]} | {
-        n for n, of in about["follows"].items() if of["parts"]
-    }
-    shown = {e: symbols for e, symbols in chosen.items() if {*symbols} & moving}
+    moving = {n for n, of in about["follows"].items() if of["parts"]}
+    moving |= {*about["fields"]}
+    shown = [e for e, read in zip(equations, reads, strict=True) if read & moving]
     if not shown:
         return ""
-    bare = [
-        e.rhs.xreplace({s: sp.Symbol(name) for name, s in symbols.items()})
-        for e, symbols in shown.items()
-    ]
-    groups, printed = grouped(model, [*shown])
+    bare = []  # without assumptions on symbols, which differ between formulas
+    for e in shown:
+        plain = {s: sp.Symbol(s.name) for s in e.rhs.free_symbols}
+        bare.append(e.rhs.xreplace(plain))
+    groups, printed = grouped(model, shown)
+    words = {n: word(n) for n in (*names, *about["fields"])}
+    words |= {e.name: e.name.replace("_", " ") for e in shown}
     about |= {
         "curves": [e.name for e in shown],
         "groups": groups,
@@ -176,10 +181,7 @@ def closed(model: Model, p: BaseParameters) -> str:
             "Each formula holds under the assumptions that are said with it, whatever"
             " the start says."
         ),
-        "words": (
-            {n: word(n) for n in (*names, *about["fields"])}
-            | {e.name: e.name.replace("_", " ") for e in shown}
-        ),
+        "words": words,
     }
     values = function({"p": [sp.Symbol(n) for n in names]}, bare)
     return f"{{values: {values}, {json.dumps(about)[1:-1]}}}"
@@ -198,11 +200,12 @@ def grouped(
         means = meanings.of(e.lhs)
         title = means[0] if means else e.name.replace("_", " ")
         groups.setdefault(title, []).append(e.name)
-        said = "; ".join([e.reference, e.status, *e.assumptions])
-        shown[title] = shown.get(title, "") + (
-            f"{formula(e.lhs, e.rhs)}"
-            f'<p class="quiet">{html.escape(e.name.replace("_", " "))}:'
-            f" {html.escape(said)}</p>"
+        name = html.escape(e.name.replace("_", " "))
+        notes = html.escape("; ".join([e.reference, e.status, *e.assumptions]))
+        shown[title] = (
+            shown.get(title, "")
+            + formula(e.lhs, e.rhs)
+            + f'<p class="quiet">{name}: {notes}</p>'
         )
     return groups, shown
 
@@ -216,14 +219,12 @@ def tabulated(p: BaseParameters, data: xr.Dataset) -> str:
     for name, variable in data.data_vars.items():
         groups.setdefault(variable.attrs["long_name"], []).append(str(name))
 
-    def short(value: Any) -> float:
-        return float(f"{value:.{DIGITS}g}")
+    def rounded(variable: xr.DataArray) -> list[float]:
+        values = variable.transpose(*data.dims).values.ravel()
+        return [float(f"{value:.{DIGITS}g}") for value in values]
 
     about = {
-        "table": {
-            str(n): [short(v) for v in x.transpose(*data.dims).values.ravel()]
-            for n, x in data.data_vars.items()
-        },
+        "table": {str(name): rounded(x) for name, x in data.data_vars.items()},
         "curves": list(map(str, data.data_vars)),
         "groups": groups,
         "fields": fields,

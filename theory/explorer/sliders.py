@@ -124,7 +124,9 @@ def clashes(
 
     pairs = {}
     for f, g in itertools.combinations(moves, 2):
-        rows = ["".join(letter((f, v), (g, w)) for w in moves[g]) for v in moves[f]]
+        rows = []
+        for v in moves[f]:
+            rows.append("".join(letter((f, v), (g, w)) for w in moves[g]))
         if any("x" in row for row in rows):
             pairs[f"{f} {g}"] = rows
     return pairs
@@ -144,32 +146,31 @@ def followed(
     base = numbers()
     fields = {f.name for f in dataclasses.fields(p) if getattr(p, f.name) is not None}
     derived = [n for n in names if n not in fields]
-    along = {f: [numbers(**{f: v}) for v in values] for f, values in moves.items()}
+    along = {}
+    for f, values in moves.items():
+        along[f] = [numbers(**{f: v}) for v in values]
     monomials, dropped = {}, set()
     for n in derived:
-        changing = [
-            f for f, rows in along.items() if any(row[n] != base[n] for row in rows)
-        ]
-        tried = []
+        changing = []
+        for f, rows in along.items():
+            if any(row[n] != base[n] for row in rows):
+                changing.append(f)
+        candidates = []
         for way, (part, _) in WAYS.items():
-            kept = Follows(way, {})
+            follows = Follows(way, {})
             for f in changing:
-                kept.parts[f] = [part(row[n], base[n]) for row in along[f]]
-                if not _follows(numbers, base[n], n, kept, moves):
-                    del kept.parts[f]
-            tried.append(kept)
-        monomials[n] = max(
-            tried, key=lambda kept: len(kept.parts)
-        )  # the first of equals
+                follows.parts[f] = [part(row[n], base[n]) for row in along[f]]
+                if not _follows(numbers, base[n], n, follows, moves):
+                    del follows.parts[f]
+            candidates.append(follows)
+        # The first of equals.
+        monomials[n] = max(candidates, key=lambda follows: len(follows.parts))
         dropped |= {f for f in changing if f not in monomials[n].parts}
-    for of in monomials.values():
-        for f in dropped & of.parts.keys():
-            del of.parts[f]
-    read = {
-        f
-        for f in moves
-        if f in names or any(f in of.parts for of in monomials.values())
-    }
+    read = {f for f in moves if f in names}
+    for follows in monomials.values():
+        for f in dropped & follows.parts.keys():
+            del follows.parts[f]
+        read.update(follows.parts)
     return monomials, {f: v for f, v in moves.items() if f in read - dropped}
 
 
@@ -230,10 +231,11 @@ def described(
     """
     follows, moves = followed(p, names, moved(p, names, fits))
     numbers = sweep.numbers(p, names)
+    fields = {f: slider(p, f, values) for f, values in moves.items()}
     return {
         "needs": names,
         "numbers": {n: float(numbers[n]) for n in names},
-        "fields": {n: slider(p, n, values) for n, values in moves.items()},
+        "fields": fields,
         "follows": {n: dataclasses.asdict(of) for n, of in follows.items()},
         "clashes": clashes(p, asked, moves),
     }

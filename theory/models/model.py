@@ -114,18 +114,16 @@ class Model:
         none. Nothing but packages is imported.
         """
         above = None if self.beside else self.others.get(self.family)
-        rooms = [path for m in (self, above) if m for path in m._paths(wing)]
+        rooms = self._paths(wing) + (above._paths(wing) if above else [])
         try:
             with self._one_line_errors(self.package):
-                modules = next(
-                    (p for p in (f"{room}.{module}" for room in rooms) if _there(p)), ""
-                )
-                named = (
-                    room
-                    for room in rooms
-                    if not self.package and module in _defined(room)
-                )
-                return modules or next(named, "")
+                for room in rooms:
+                    if _there(path := f"{room}.{module}"):
+                        return path
+                for room in () if self.package else rooms:
+                    if module in _defined(room):
+                        return room
+                return ""
         except ParameterError as error:
             leave_out(f"{wing} of model {self.name}", error)
             return ""

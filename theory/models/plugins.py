@@ -37,7 +37,9 @@ def elsewhere(own: Iterable[Model]) -> Iterator[Model]:
     ones are reported and skipped, such as those that take the name of one of our
     ``own``.
     """
-    taken = {name for m in own for name in (m.name, m.paper)}
+    taken: set[str] = set()
+    for m in own:
+        taken |= {m.name, m.paper}
     for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         try:
             with contextlib.redirect_stdout(sys.stderr):

@@ -84,13 +84,16 @@ def by_model(names: Iterable[str]) -> str:
 
 def listing(wing: str) -> str:
     """Verbs, of one wing or all, and models."""
-    listed = {v: what for v, what in verbs().items() if v.startswith(wing)}
+    rows, others = [], []
+    for verb, what in verbs().items():
+        if not verb.startswith(wing):
+            continue
+        if not UNLISTED.fullmatch(verb):
+            rows.append(f"{verb:21}{what}")
+        elif "." in verb:
+            others.append(verb)
     return USAGE.format(
-        verbs="\n".join(
-            f"{v:21}{what}" for v, what in listed.items() if not UNLISTED.fullmatch(v)
-        ),
-        others=" ".join(v for v in listed if UNLISTED.fullmatch(v) and "." in v),
-        models=by_model(registry.TABLE),
+        verbs="\n".join(rows), others=" ".join(others), models=by_model(registry.TABLE)
     )
 
 

@@ -20,11 +20,8 @@ from theory.models.model import Model
 from theory.symbols import notation
 from theory.symbols.reading import sympified
 
-
-def escape(text: str) -> str:
-    """Plain text made safe for LaTeX; ``$...$`` passes through."""
-    parts = re.split(r"(\$[^$]*\$)", text)
-    table = {
+ESCAPES = str.maketrans(
+    {
         "$": r"\$",
         "&": r"\&",
         "%": r"\%",
@@ -39,14 +36,16 @@ def escape(text: str) -> str:
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
     }
-    return "".join(
-        (
-            p
-            if len(p) > 1 and p.startswith("$") and p.endswith("$")
-            else "".join(table.get(c, c) for c in p)
-        )
-        for p in parts
-    )
+)
+
+
+def escape(text: str) -> str:
+    """Plain text made safe for LaTeX; ``$...$`` passes through."""
+    parts = []
+    for part in re.split(r"(\$[^$]*\$)", text):
+        formula = len(part) > 1 and part.startswith("$") and part.endswith("$")
+        parts.append(part if formula else part.translate(ESCAPES))
+    return "".join(parts)
 
 
 PREAMBLE = r"""\documentclass[11pt]{article}
@@ -65,7 +64,8 @@ UNCHANGED = Renaming()
 
 def rows(equation: Equation) -> list[str]:
     """Rows of an alignment; a single row if the equation fits on one line."""
-    left, right = (printing.expression(side) for side in (equation.lhs, equation.rhs))
+    left = printing.expression(equation.lhs)
+    right = printing.expression(equation.rhs)
     return printing.rows(left, right)
 
 
@@ -76,9 +76,9 @@ def display(equation: Equation) -> str:
     notes = [escape(equation.reference), f"\\emph{{{equation.status}}}"]
     if equation.assumptions:
         notes.append(escape("; ".join(equation.assumptions)))
-    made = rows(equation)
-    body = " \\\\\n".join(made)
-    if len(made) == 1:
+    lines = rows(equation)
+    body = " \\\\\n".join(lines)
+    if len(lines) == 1:
         body = body.replace(" &= ", " = ", 1)
     else:
         body = f"\\begin{{split}}\n{body}\n\\end{{split}}"
@@ -93,18 +93,14 @@ def fragment(equations: Iterable[Equation]) -> str:
     """One ``align`` environment with page breaks and one number and label per equation.
     It needs amsmath only.
     """
-    made = []
-    for e in equations:  # left-aligned, to save width
+    displays = []
+    for e in equations:
         first, *others = rows(e)
-        first = (
-            first if first.startswith("&") else "&" + first.replace(" &= ", " = ", 1)
-        )
-        made.append(
-            "  "
-            + " \\notag \\\\*\n  ".join([first, *others])
-            + f" \\label{{eq:{e.name}}}"
-        )
-    body = " \\\\\n".join(made)
+        if not first.startswith("&"):  # left-aligned, to save width
+            first = "&" + first.replace(" &= ", " = ", 1)
+        lines = " \\notag \\\\*\n  ".join([first, *others])
+        displays.append(f"  {lines} \\label{{eq:{e.name}}}")
+    body = " \\\\\n".join(displays)
     align = f"\\begin{{align}}\n{body}\n\\end{{align}}"
     return f"\\begingroup\\allowdisplaybreaks\n{align}\n\\endgroup"
 
@@ -120,7 +116,7 @@ def symbols(
     defined = {str(e.lhs): e.name for e in reversed(listed)}
     rows: dict[tuple[str, str], list[str]] = {}
     for part in model.systems or [model]:
-        said = Meanings(part)
+        meanings = Meanings(part)
         of_part = (
             part.wing("theory").equations()
             if model.systems
@@ -130,7 +126,7 @@ def symbols(
             for x in occurring(equation):
                 name = str(x)
                 printed = printing.expression(renaming.expression(x))
-                means = renaming.words("; ".join(said.of(x)))
+                means = renaming.words("; ".join(meanings.of(x)))
                 where = (
                     f"by {defined[name]}"
                     if name in defined
@@ -147,22 +143,21 @@ def symbols(
 
 def occurring(equation: Equation) -> list[Any]:
     """Symbols, arrays and undefined functions in an equation, without bound ones."""
-    both = (sympified(equation.lhs), sympified(equation.rhs))
-    arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
-    functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
-    plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
-    # SymPy treats the time in dA/dt as bound, but it is printed.
-    plain |= {
-        s
-        for x in both
-        for d in x.atoms(sp.Derivative)
-        for s in d.variables
-        if s.is_Symbol
-    }
+    symbols: set[sp.Basic] = set()
+    arrays: set[sp.IndexedBase] = set()
+    functions: set[UndefinedFunction] = set()
+    for side in (sympified(equation.lhs), sympified(equation.rhs)):
+        arrays |= side.atoms(sp.IndexedBase)
+        functions |= {f.func for f in side.atoms(AppliedUndef)}
+        symbols |= {s for s in side.free_symbols if isinstance(s, sp.Symbol)}
+        # SymPy treats the time in dA/dt as bound, but it is printed.
+        for derivative in side.atoms(sp.Derivative):
+            symbols |= {s for s in derivative.variables if s.is_Symbol}
+    symbols -= {a.label for a in arrays}
     return [
-        x
-        for kind in (plain - {a.label for a in arrays}, arrays, functions)
-        for x in sorted(kind, key=str)
+        *sorted(symbols, key=str),
+        *sorted(arrays, key=str),
+        *sorted(functions, key=str),
     ]
 
 
@@ -221,10 +216,11 @@ def document(
     """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages only;
     ``end`` is appended after the sections.
     """
-    body = "\n".join(
-        f"\\section{{{escape(name)}}}\n" + "\n".join(display(e) for e in equations)
-        for name, equations in sections.items()
-    )
+    parts = []
+    for name, equations in sections.items():
+        displays = "\n".join(map(display, equations))
+        parts.append(f"\\section{{{escape(name)}}}\n{displays}")
+    body = "\n".join(parts)
     return (
         f"{PREAMBLE}\\begin{{document}}\n\\title{{{escape(title)}}}\\date{{}}\\maketitle\n"
         f"{body}{end}\\end{{document}}\n"

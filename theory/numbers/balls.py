@@ -104,9 +104,9 @@ class Interval:
         """The interval of a ball of python-flint, rounded outward."""
         mid, rad, exponent = map(int, ball.mid_rad_10exp(library().ctx.dps))
         try:
-            return cls(
-                Decimal(f"{mid - rad}E{exponent}"), Decimal(f"{mid + rad}E{exponent}")
-            )
+            low = Decimal(f"{mid - rad}E{exponent}")
+            high = Decimal(f"{mid + rad}E{exponent}")
+            return cls(low, high)
         except InvalidOperation:
             raise ParameterError(
                 f"10^{exponent}: is too large or too small a number"

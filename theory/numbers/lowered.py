@@ -78,9 +78,7 @@ class Lowered:
         self.numbers = sorted(
             (x for x in symbols if x.name not in self.definitions), key=str
         )
-        ends = sp.Tuple(
-            *(e for s in rights.atoms(sp.Sum) for limit in s.limits for e in limit[1:])
-        )
+        ends = sp.Tuple(*numeric.sum_ends(rights.atoms(sp.Sum)))
         self.sizes = [x for x in self.numbers if x in ends.free_symbols]
         self.compiled = functools.lru_cache(maxsize=64)(
             lambda shapes, sizes: _Writer(self, dict(shapes), dict(sizes)).wanted()
@@ -363,7 +361,9 @@ class _Writer(Code):
     def _term(self, factors: list[sp.Expr], bound: set[sp.Symbol]) -> Array:
         """Sum of a product over the bound indices."""
         product, bound = sp.Mul(*factors), set(bound)
-        hidden = {v for s in product.atoms(sp.Sum) for v in s.variables}
+        hidden: set[sp.Symbol] = set().union(
+            *(s.variables for s in product.atoms(sp.Sum))
+        )
         for delta in factors:
             if (
                 isinstance(delta, sp.KroneckerDelta)
@@ -373,15 +373,14 @@ class _Writer(Code):
                 if gone in bound and self.range[gone] == self.range[other]:
                     picked = (product / delta).xreplace({gone: other})
                     return self._term([*sp.Mul.make_args(picked)], bound - {gone})
-        inside = [
-            f for f in factors if f.free_symbols & bound
-        ]  # other factors are multiplied last
+        # Factors without summed indices are multiplied last.
+        inside = [f for f in factors if f.free_symbols & bound]
         arrays = [self.value(f) for f in inside]
         missing = bound.difference(*(x.axes for x in arrays))
         scale = sp.Mul(*(f for f in factors if f not in inside), self.entries(missing))
-        made = [self.contracted(arrays, bound)] if arrays else []
-        made += [self.value(scale)] if scale != 1 or not arrays else []
-        return made[0] if len(made) == 1 else self.together(operator.mul, *made)
+        parts = [self.contracted(arrays, bound)] if arrays else []
+        parts += [self.value(scale)] if scale != 1 or not arrays else []
+        return parts[0] if len(parts) == 1 else self.together(operator.mul, *parts)
 
 
 def _no_place(x: Any, shape: tuple[int, ...]) -> ParameterError:
@@ -409,19 +408,16 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     """
     arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
     free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
-    places_written = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
-    places_written += [
-        end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]
-    ]
-    places = set().union(*(i.free_symbols for i in places_written))
+    indices = [x.indices for x in expr.atoms(sp.Indexed)]
+    places = sp.Tuple(*indices, *numeric.sum_ends(expr.atoms(sp.Sum))).free_symbols
     counts = {
         x: numeric.whole_number(x, values[x.name])
         for x in free
         if x.is_integer or x in places
     }
     expr = expr.subs(counts).doit()
-    if left := sorted(expr.atoms(sp.Sum), key=str):
-        raise ParameterError(f"{left[0]}: its ends must be whole numbers")
+    if sums := sorted(expr.atoms(sp.Sum), key=str):
+        raise ParameterError(f"{sums[0]}: its ends must be whole numbers")
     numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - counts.keys()}
     for x in sorted(expr.atoms(sp.Indexed), key=str):
         array = np.asarray(values[x.base.label.name])

@@ -130,16 +130,14 @@ _IN_PART = (
 MODULES: dict[str, list] = {
     "numpy": [
         {
-            "factorial": lambda n: scipy.special.gamma(
-                np.add(n, 1)
-            ),  # SciPy's is zero below 0
+            # SciPy's is zero below 0.
+            "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
             "LambertW": _real_lambert,
-            "coth": lambda x: (
-                1 / np.tanh(x)
-            ),  # SymPy prints ratios of exponentials, which overflow
+            # SymPy prints ratios of exponentials, which overflow.
+            "coth": lambda x: 1 / np.tanh(x),
             "csch": lambda x: 1 / np.sinh(x),
             "sech": lambda x: 1 / np.cosh(x),
         },
@@ -358,6 +356,12 @@ def _exact_number(value: Any) -> Any:
     )
 
 
+def sum_ends(sums: Iterable[sp.Sum]) -> list[sp.Tuple]:
+    """First and last value of every summed index."""
+    limits = itertools.chain.from_iterable(s.limits for s in sums)
+    return [limit[1:] for limit in limits]
+
+
 def _counted(
     ends: Sequence[Sequence[sp.Expr]], stand_in: Mapping[sp.Basic, sp.Basic]
 ) -> Callable:
@@ -398,23 +402,24 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }
     expr = sympified(expr).xreplace(stand_in)
-    sums = [
-        s
-        for s in sorted(expr.atoms(sp.Sum), key=str)
-        if len(s.variables) == 1 and any(s.has(x) for x in arrays)
-    ]
+
+    def over_an_array(s: sp.Sum) -> bool:
+        return len(s.variables) == 1 and any(s.has(x) for x in arrays)
+
+    sums = [*filter(over_an_array, sorted(expr.atoms(sp.Sum), key=str))]
+    summed_arrays = [x for x in arrays if sp.Tuple(*sums).has(x)]
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
-    summands, left = [], set()
+    summands, loose = [], set()
     for s in sums:
         entries = {
             x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)
         }
         used = [*stand_in.values(), *entries.values()]
         summand = s.function.xreplace(entries)
-        left |= summand.atoms(sp.Indexed)
+        loose |= summand.atoms(sp.Indexed)
         summands.append(compiled(used, summand, modules))
     outside_sums = expr.xreplace(totals)
-    if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
+    if open_entries := sorted(loose | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
             f"{open_entries[0]}: has no number; give the entry itself, or an array that"
             " is summed over"
@@ -428,27 +433,18 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         [*stand_in.values(), *totals.values()], outside_sums, modules, not bound
     )
     if outside_sums.has(sp.Integral) and arguments and modules == "numpy":
-        outer = np.vectorize(
-            outer, otypes=[float]
-        )  # SciPy's quadrature takes one number
-    ends = {
-        q
-        for s in loops
-        for limit in s.limits
-        for end in limit[1:]
-        for q in end.free_symbols
-    }
-    whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
-    looped = _counted([limit[1:] for s in loops for limit in s.limits], stand_in)
+        # SciPy's quadrature takes one number.
+        outer = np.vectorize(outer, otypes=[float])
+    in_ends = sp.Tuple(*sum_ends(loops)).free_symbols
+    integers = [k for k, q in enumerate(stand_in.values()) if q in in_ends]
+    looped = _counted(sum_ends(loops), stand_in)
     known = {*stand_in.values()}
-    summed = [s.limits[0][1:] for s in sums]
-    fits = _counted(
-        [end for end in summed if sp.Tuple(*end).free_symbols <= known], stand_in
-    )
+    known_ends = [pair for pair in sum_ends(sums) if pair.free_symbols <= known]
+    fits = _counted(known_ends, stand_in)
 
     def ready(values: Sequence[Any]) -> list[Any]:
         out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
-        for k in whole:
+        for k in integers:
             out[k] = whole_number(plain[k], values[k])
         for length, words in looped(*out):
             if not length <= MOST_TERMS:
@@ -477,8 +473,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         by_argument = dict(zip(arguments, values, strict=True))
         scalars = ready([by_argument[a] for a in plain])
         vectors = [by_argument[x] for x in arrays]
-        used = [by_argument[x] for x in arrays if any(s.has(x) for s in sums)]
-        terms = max((np.shape(x)[-1] for x in used), default=0)
+        summed = [by_argument[x] for x in summed_arrays]
+        terms = max((np.shape(x)[-1] for x in summed), default=0)
         for length, words in fits(*scalars):
             if np.any(np.asarray(length, float) != terms):
                 most = float(np.max(length))
@@ -487,14 +483,13 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
                 )
         if modules == "mpmath":
             rows = [[*map(_exact_number, row)] for row in zip(*vectors, strict=True)]
-            totals = [mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands]
-            return outer(*scalars, *totals)
+            sum_up = lambda f: mpmath.fsum(f(*scalars, *row) for row in rows)
+            return outer(*scalars, *map(sum_up, summands))
         vectors = [np.asarray(x, dtype=float) for x in vectors]
         lifted = [np.asarray(v)[..., None] for v in scalars]
         shape = np.broadcast_shapes(*map(np.shape, (*lifted, *vectors)))
-        with np.errstate(
-            over="ignore"
-        ):  # e^m beyond double precision is infinite, as its limit
+        # e^m beyond double precision is infinite, as its limit.
+        with np.errstate(over="ignore"):
             totals = [
                 np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands
             ]

@@ -193,7 +193,9 @@ def _assignments(words: Sequence[str]) -> list[str]:
             spelled.append("--set")
         several = spelled[-1:] == ["--set"]
         first, *others = re.split(r",\s*(?=[A-Za-z_]\w*=)", word) if several else [word]
-        spelled += [first, *(x for other in others for x in ("--set", other))]
+        spelled.append(first)
+        for other in others:
+            spelled += ["--set", other]
     return spelled
 
 
@@ -275,14 +277,11 @@ def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
 
 def _shortened(message: str) -> str:
     """Error message in which long user input is shortened, unless it is a path."""
-    typed = {
-        part
-        for word in sys.argv[1:]
-        for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])
-    }
-    for part in sorted(
-        (p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True
-    ):
+    typed: set[str] = set()
+    for word in sys.argv[1:]:
+        typed.update((word, *word.split("=", 1)[1:], *word.split("=", 2)[2:]))
+    long = [part for part in typed if len(part) > LONGEST_ECHO]
+    for part in sorted(long, key=len, reverse=True):
         if not os.path.exists(part):
             message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
     return message

@@ -14,15 +14,13 @@ def symbols(text: str) -> str:
     """``name = value; ...`` as returned by `theory.call.parameters.stated`, with names
     replaced by symbols where known.
     """
-    parts = [part.partition(" = ") for part in text.split("; ")]
-    return "; ".join(
-        (
-            assigned(name, [*map(_read, value.split(", "))])
-            if equals and name.isidentifier()
-            else name + equals + value
-        )
-        for name, equals, value in parts
-    )
+    parts = []
+    for part in text.split("; "):
+        name, equals, value = part.partition(" = ")
+        if equals and name.isidentifier():
+            part = assigned(name, [*map(_read, value.split(", "))])
+        parts.append(part)
+    return "; ".join(parts)
 
 
 def _read(text: str) -> Any:

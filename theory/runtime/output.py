@@ -187,16 +187,15 @@ def table(
     Text columns are wrapped. Columns after the first two that still do not fit are
     dropped and named below the table.
     """
-    cells = [[str(c) for c in r] for r in [header, *rows]]
+    cells = [[*map(str, row)] for row in [header, *rows]]
     columns = list(range(len(header)))
-    natural = [max(len(r[i]) for r in cells) for i in columns]
-    least = [
-        min(
-            natural[i],
-            max(NARROWEST, *(len(w) for r in cells for w in r[i].split() or [""])),
-        )
-        for i in columns
-    ]
+    natural, least = [], []
+    for i in columns:
+        column = [row[i] for row in cells]
+        natural.append(max(map(len, column)))
+        words = itertools.chain.from_iterable(map(str.split, column))
+        longest_word = max(map(len, words), default=0)
+        least.append(min(natural[i], max(NARROWEST, longest_word)))
     room = 10**6 if wide else width()
     while len(columns) > 2 and sum(least[i] + 2 for i in columns) - 2 > room:
         columns.pop()
@@ -209,12 +208,10 @@ def table(
     lines = ["  ".join("-" * widths[i] for i in columns)]
     for k, row in enumerate(cells):
         parts = [wrapped(row[i], widths[i]) for i in columns]
-        block = [
-            "  ".join(
-                c.ljust(widths[i]) for c, i in zip(r, columns, strict=True)
-            ).rstrip()
-            for r in itertools.zip_longest(*parts, fillvalue="")
-        ]
+        block = []
+        for line in itertools.zip_longest(*parts, fillvalue=""):
+            padded = [c.ljust(widths[i]) for c, i in zip(line, columns, strict=True)]
+            block.append("  ".join(padded).rstrip())
         lines = [*lines, *block] if k else [*block, *lines]
     if len(columns) < len(header):
         lines.append(f"not shown: {', '.join(header[len(columns) :])} (--wide)")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -44,18 +45,18 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
     whole = (WHOLE,) * random
-    text = hashlib.sha256(stated.text.encode()).hexdigest()[
-        :16
-    ]  # in configurations of students
+    # As it stands in configurations of students.
+    digest = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
 
     def flows() -> dict[str, Flow]:
         """The flow, at the sizes that the statement gives where sums have to be written
         out.
         """
-        given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
-        return {
-            stated.name: (derived().written(stated.values) if given else derived()).flow
-        }
+        sizes = {s.name for s in stated.symbols if s.is_integer}
+        made = derived()
+        if sizes <= stated.values.keys():
+            made = made.written(stated.values)
+        return {stated.name: made.flow}
 
     def flow() -> Flow:
         """The flow of `flows`."""
@@ -113,8 +114,8 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
             statement, a size has no value, the descent diverges, or the flow is a
             closure, which no student follows.
         """
-        trained = scope.configuration(runs).get("statement", text)
-        require(trained == text, f"runs: are of another statement than {stated.name}")
+        trained = scope.configuration(runs).get("statement", digest)
+        require(trained == digest, f"runs: are of another statement than {stated.name}")
         made = onset.at_sizes(stated, p)
         if fluctuations:
             return minibatches.curves(made, p, runs, until)
@@ -133,9 +134,9 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     @sweep.over_fields
     def drawn(p: Any, seeds: int, until: float | None = None) -> xr.Dataset:
         made = onset.at_sizes(stated, p)
-        found = random_starts.times(made, p, seeds, until=until)
-        onset.within(made, p, min(float(found.t_50.median()), found.attrs["run"]))
-        return found
+        times = random_starts.times(made, p, seeds, until=until)
+        onset.within(made, p, min(float(times.t_50.median()), times.attrs["run"]))
+        return times
 
     alike = of_onset(own_onset)
 
@@ -230,14 +231,13 @@ def package_theory(
         """All equations, grouped as a write-up would; the loss in the order parameters.
         Rates that would fill a page are left out: they are in the flow.
         """
-        derived = {
-            f"{stated.title}: {title.lower()}": [
+        derived = {}
+        for title, part in base.sections().items():
+            derived[f"{stated.title}: {title.lower()}"] = [
                 renamed(e)
                 for e in part
                 if e.name == "loss" or e.rhs.count_ops() <= PRINTED
             ]
-            for title, part in base.sections().items()
-        }
         return derived | catalogue(contents)[1]()
 
     @until("t")
@@ -249,35 +249,35 @@ def package_theory(
         """
         from theory.statement.onset import LONGEST
 
-        broken = {
-            name: [
-                why for x in getattr(of, "scopes", {}).values() for why in x.applies(p)
-            ]
-            for name, (of, _) in numbers.items()
-        }
-        more = {
-            name: (of(p), label)
-            for name, (of, label) in numbers.items()
-            if not broken[name]
-        }
-        found = base.onset(p, until, fluctuations=fluctuations)
-        last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
-        if until is None and found.numbers["run"] < last < LONGEST:
-            found = base.onset(p, 2 * last, fluctuations=fluctuations)
+        values: dict[str, float] = {}
+        labels: dict[str, str] = {}
+        notes: list[str] = []
+        for name, (value_at, label) in numbers.items():
+            scopes = getattr(value_at, "scopes", {}).values()
+            broken = [*itertools.chain.from_iterable(x.applies(p) for x in scopes)]
+            if broken:
+                notes.append(f"no {name}: {broken[0]}")
+            else:
+                values[name], labels[name] = value_at(p), label
+        times = {name: "t" for name in values if name[0] in "Tt"}
+        result = base.onset(p, until, fluctuations=fluctuations)
+        last = max((values[name] for name in times), default=0)
+        if until is None and result.numbers["run"] < last < LONGEST:
+            result = base.onset(p, 2 * last, fluctuations=fluctuations)
         return dataclasses.replace(
-            found,
-            numbers=found.numbers | {k: v for k, (v, _) in more.items()},
-            labels=found.labels | {k: label for k, (_, label) in more.items()},
-            equations=lambda: [e for part in sections().values() for e in part],
-            times=found.times | {k: "t" for k in more if k[0] in "Tt"},
-            notes=found.notes
-            + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
+            result,
+            numbers=result.numbers | values,
+            labels=result.labels | labels,
+            equations=lambda: [*itertools.chain.from_iterable(sections().values())],
+            times=result.times | times,
+            notes=result.notes + notes,
         )
 
     @called
     def equations() -> Equations:
         """All equations by name."""
-        return Equations({e.name: e for part in sections().values() for e in part})
+        all_equations = itertools.chain.from_iterable(sections().values())
+        return Equations({e.name: e for e in all_equations})
 
     shared = (base.Parameters, base.derived, base.flow, base.flows)
     return *shared, sections, equations, onset, of_onset(onset), base.predict
@@ -294,56 +294,52 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     ParameterError
         If ``values`` names what there is not.
     """
-    given, fields = dict(stated.values), {}
+    values, fields = dict(stated.values), {}
+    sort_of_size = {sort.size: sort for sort in reversed(stated.sorts)}
     for s in stated.symbols:
-        low, high = (
-            (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
-        )
-        allowed: dict[str, Any] = {
-            k: x for k, x in (("low", low), ("high", high)) if x is not None
-        }
-        of = next(
-            (
-                f"number of elements of sort {q.name}"
-                for q in stated.sorts
-                if q.size == s
-            ),
-            "size",
-        )
-        default = given.pop(s.name, None)
-        kind = int if s.is_integer else float
-        value = parameter(default, of if s.is_integer else "number", **allowed)
+        kind: type = int if s.is_integer else float
+        doc = "size" if s.is_integer else "number"
+        low, high = stated.bounds.get(s.name, (None, None))
+        if s.is_integer:
+            low, high = 1, None
+        if s in sort_of_size:
+            doc = f"number of elements of sort {sort_of_size[s].name}"
+        bounds: dict[str, Any] = {}
+        if low is not None:
+            bounds["low"] = low
+        if high is not None:
+            bounds["high"] = high
+        default = values.pop(s.name, None)
+        value = parameter(default, doc, **bounds)
         fields[s.name] = (kind | None if default is None else kind, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
-        for k, value in enumerate(given.pop(g.var.name, ()), 1):
-            fields[f"{g.var.name}_{k}"] = (
-                float,
-                parameter(float(value), "eigenvalue", above=0),
-            )
+        for k, value in enumerate(values.pop(g.var.name, ()), 1):
+            eigenvalue = parameter(float(value), "eigenvalue", above=0)
+            fields[f"{g.var.name}_{k}"] = (float, eigenvalue)
     for name in (n for n in TRAINING if n not in fields):
-        value, doc, bound = TRAINING[name]
-        kind = type(value)
-        fields[name] = (kind, parameter(kind(given.pop(name, value)), doc, **bound))
-    for name in given:
-        said = f"values: {name}: {nearest(name, fields)}there are {', '.join(fields)}"
-        raise ParameterError(f"statement {stated.name}: {said}")
+        default, doc, bounds = TRAINING[name]
+        kind = type(default)
+        value = kind(values.pop(name, default))
+        fields[name] = (kind, parameter(value, doc, **bounds))
+    for name in values:
+        suggestion = f"{nearest(name, fields)}there are {', '.join(fields)}"
+        raise ParameterError(f"statement {stated.name}: values: {name}: {suggestion}")
 
     def __post_init__(self: Any) -> None:
         """Check single fields, then that sizes fit the statement."""
         BaseParameters.__post_init__(self)
         stated.fit(self.as_dict())
 
+    namespace: dict[str, Any] = {
+        "PRESETS": {"stated": Preset("The values of the statement.")},
+        "__post_init__": __post_init__,
+        "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
+        "__module__": __name__,
+    }
     return dataclasses.make_dataclass(
         "Parameters",
         [(name, *field) for name, field in fields.items()],
         bases=(Stepped,),
         frozen=True,
-        namespace={
-            "PRESETS": {"stated": Preset("The values of the statement.")},
-            "__post_init__": __post_init__,
-            "__doc__": (
-                f"Sizes and numbers of {stated.name}, and how a student is trained."
-            ),
-            "__module__": __name__,
-        },
+        namespace=namespace,
     )

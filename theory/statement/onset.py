@@ -15,6 +15,7 @@ from theory.call.refusal import ParameterError
 from theory.dynamics.conserved import linearised
 from theory.dynamics.onset import Onset, tabulated
 from theory.dynamics.sensitivities import Fall
+from theory.equations.equation import Equation
 from theory.statement.derivation import remedies
 from theory.statement.derivation.derived import Derived
 from theory.statement.randomness import passage, random_starts, rare_starts
@@ -32,10 +33,8 @@ QUANTILES = (0.05, 0.95)
 LEFT_OUT = 0.1  # relative size of the next order at which a closed form is none
 # of half of the fall, by batches: at 5% leading order was seen to be off by a quarter
 DELAY = 0.01
-GROWN, SMALL = (
-    3,
-    1 / 3,
-)  # by which, and to what size, entries outside of the classes may grow
+# by which, and to what size, entries outside of the classes may grow
+GROWN, SMALL = 3, 1 / 3
 
 
 def onset(
@@ -103,15 +102,14 @@ def onset(
             float(np.real(mode.rate)),
             "growth rate at zero weights, real part",
         )
+    fields = [s.name for s in made.statement.symbols] + trained
     return tabulated(
         numbers,
         curves=lambda: {"flow": curve.drop_vars(numbers, errors="ignore")},
         equations=lambda: list(made.equations().values()),
         absent=absent,
         notes=notes,
-        setting={
-            x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained
-        },
+        setting={name: getattr(p, name) for name in fields},
         crossings={name: (flow, p, event) for name, event in crossed.items()},
         falls={name: (Fall(loss, share), end) for name, share in events.items()},
     )
@@ -198,20 +196,20 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
             )
             numbers["directions"] = (found.many, "that grow as fast")
     notes += within(made, p, min(numbers["t_50"][0], run))
+    absent = {name: "not within the run" for name in numbers if name.startswith("t_")}
+    absent["beside_means"] = (
+        "not claimed: too large, or times without a closed form of one direction"
+    )
+
+    def equations() -> list[Equation]:
+        closed = [] if isinstance(found, str) else found.equations(made)
+        return [*made.equations().values(), *closed]
+
     return tabulated(
         numbers,
         curves=lambda: _curves(made, p, drawn, found),
-        equations=lambda: [
-            *made.equations().values(),
-            *(() if isinstance(found, str) else found.equations(made)),
-        ],
-        absent={k: "not within the run" for k in numbers if k.startswith("t_")}
-        | {
-            "beside_means": (
-                "not claimed: too large, or times without a closed form of one"
-                " direction"
-            )
-        },
+        equations=equations,
+        absent=absent,
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )
@@ -259,15 +257,11 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     grown = np.exp(min(rates[1] * time, 700.0))
     if grown > GROWN and widest * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in random_starts.laws(made))
-        said = (
-            f"{names}: entries leave the means of their classes at the rate"
-            f" {rates[1]:.3g}"
-        )
-        inside = f"(these grow at {rates[0]:.3g})"
         scope.refuse(
             [
-                f"{said} {inside}: no flow of classes describes these students; train"
-                " them"
+                f"{names}: entries leave the means of their classes at the rate"
+                f" {rates[1]:.3g} (these grow at {rates[0]:.3g}): no flow of classes"
+                " describes these students; train them"
             ]
         )
     return []
@@ -318,10 +312,10 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
         If a size or number has no value, or the student has no classes (a closure).
     """
     made = _written(stated, tuple(sized(stated, p).items()))
-    said = (
+    message = (
         f"statement {stated.name}: of a closure over teachers there are no students yet"
     )
-    require(not made.shared, said)
+    require(not made.shared, message)
     return made
 
 
@@ -339,11 +333,11 @@ def sized(stated: Statement, p: Any) -> dict[str, int]:
         If a size or number has no value.
     """
     for s in stated.symbols:
-        said = (
+        message = (
             f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in"
             " the statement"
         )
-        require(getattr(p, s.name) is not None, said)
+        require(getattr(p, s.name) is not None, message)
     return {s.name: getattr(p, s.name) for s in stated.symbols if s.is_integer}
 
 

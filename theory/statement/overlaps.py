@@ -18,6 +18,7 @@ from typing import Any
 
 import sympy as sp
 
+from theory.call.refusal import ParameterError
 from theory.dynamics.flow import Flow
 from theory.statement.derivation.derived import POPULATION, TIME
 from theory.statement.words.tree import require
@@ -26,6 +27,7 @@ from theory.symbols.notation import Forms
 from theory.symbols.reading import sympified
 
 Unit = tuple[str, int]  # of the student (``w``) or of the teacher (``b``), from 1
+ACTIVATIONS = ("linear", "quadratic", "erf", "relu")
 GAUSSIAN = "standard Gaussian inputs"
 
 
@@ -44,20 +46,21 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
         For any other word.
     """
     u, v, uv = map(sympified, (u, v, uv))
-    size = sp.sqrt(u * v)
-    table = {
-        "linear": lambda: uv,
-        "quadratic": lambda: u * v + 2 * uv**2,
-        "erf": lambda: 2 / sp.pi * sp.asin(uv / sp.sqrt((1 + u) * (1 + v))),
-        "relu": lambda: (
-            (sp.sqrt(u * v - uv**2) + uv * (sp.pi - sp.acos(uv / size))) / (2 * sp.pi)
-        ),
-    }
-    words = ", ".join(table)
-    require(activation in table, f"activation = {activation!r}: must be one of {words}")
-    if activation == "relu" and u == v == uv:  # the limit, which has slopes
-        return u / 2
-    return table[activation]()
+    match activation:
+        case "linear":
+            return uv
+        case "quadratic":
+            return u * v + 2 * uv**2
+        case "erf":
+            return 2 / sp.pi * sp.asin(uv / sp.sqrt((1 + u) * (1 + v)))
+        case "relu":
+            if u == v == uv:  # the limit, which has slopes
+                return u / 2
+            angle = sp.acos(uv / sp.sqrt(u * v))
+            return (sp.sqrt(u * v - uv**2) + uv * (sp.pi - angle)) / (2 * sp.pi)
+    raise ParameterError(
+        f"activation = {activation!r}: must be one of {', '.join(ACTIVATIONS)}"
+    )
 
 
 class Overlaps:
@@ -106,9 +109,8 @@ class Overlaps:
         )
 
     def _name(self, x: Unit, y: Unit) -> str:
-        between = (
-            "_" if max(self.hidden, self.teachers) > 9 else ""
-        )  # R_1_11 is not R_11_1
+        # R_1_11 is not R_11_1
+        between = "_" if max(self.hidden, self.teachers) > 9 else ""
         return f"{'QRT'[(x[0] + y[0]).count('b')]}_{x[1]}{between}{y[1]}"
 
     def _read(self, loss: Any, weights: Iterable[sp.Symbol] = ()) -> sp.Expr:
@@ -131,28 +133,29 @@ class Overlaps:
 
     def _moved(self, loss: sp.Expr) -> tuple[Forms, Forms]:
         """Terms of first and second order in the step of descent, of all overlaps."""
-        along = {
-            x: {
-                z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x))
-                for z in self.units
-            }
-            for x in self.students
-        }
+
+        def slope(x: Unit, z: Unit) -> sp.Expr:
+            """Coefficient of z in dL/dx."""
+            return sp.diff(loss, self.overlap(x, z)) * (1 + (z == x))
+
+        slopes = {x: {z: slope(x, z) for z in self.units} for x in self.students}
 
         def pull(x: Unit, y: Unit) -> sp.Expr:
             """Overlap of -dL/dx with y; teachers do not move."""
-            slopes = along.get(x, {})
-            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in slopes.items()))
+            terms = [a * self.overlap(z, y) for z, a in slopes.get(x, {}).items()]
+            return -sp.Add(*terms)
 
-        pulls = {(x, y): pull(x, y) for x in self.units for y in self.units}
-        first = {self.overlap(x, y): pulls[x, y] + pulls[y, x] for x, y in self._moving}
-        second = {
-            self.overlap(x, y): -sp.Add(
-                *(slope * pulls[y, z] for z, slope in along[x].items())
-            )
-            for x, y in self._moving
-            if y in along
-        }
+        pairs = itertools.product(self.units, repeat=2)
+        pulls = {(x, y): pull(x, y) for x, y in pairs}
+        first: Forms = {}
+        second: Forms = {}
+        for x, y in self._moving:
+            overlap = self.overlap(x, y)
+            first[overlap] = pulls[x, y] + pulls[y, x]
+            if y in slopes:
+                second[overlap] = -sp.Add(
+                    *(a * pulls[y, z] for z, a in slopes[x].items())
+                )
         return first, second
 
     def rates(self, loss: sp.Expr) -> Forms:
@@ -218,16 +221,12 @@ class Overlaps:
         readout = {("w", k): sympified(a) for k, a in (student or {}).items()}
         readout |= {("b", m): -sympified(a) for m, a in (teacher or {}).items()}
         signed = {x: readout.get(x, 1 if x[0] == "w" else -1) for x in self.units}
-        pairs = itertools.product(self.units, repeat=2)
-        means = {
-            (x, y): (self.overlap(x, x), self.overlap(y, y), self.overlap(x, y))
-            for x, y in pairs
-        }
-        parts = (
-            signed[x] * signed[y] * mean_product(activation, *m)
-            for (x, y), m in means.items()
-        )
-        return sp.Add(*parts) / 2
+        terms = []
+        for x, y in itertools.product(self.units, repeat=2):
+            overlaps = self.overlap(x, x), self.overlap(y, y), self.overlap(x, y)
+            mean = mean_product(activation, *overlaps)
+            terms.append(signed[x] * signed[y] * mean)
+        return sp.Add(*terms) / 2
 
 
 Covariance = Callable[[Any, Any], sp.Expr]  # of two units
@@ -244,15 +243,13 @@ class Weighed:
         precision = sp.eye(len(self.units)) + inner
         self.inverse = precision.inv()
         # sqrt(2 / pi) for each slope, and the norm of the Gaussian that they make
-        self.factor = (2 / sp.pi) ** sp.Rational(len(self.units), 2) / sp.sqrt(
-            precision.det()
-        )
+        slopes = (2 / sp.pi) ** sp.Rational(len(self.units), 2)
+        self.factor = slopes / sp.sqrt(precision.det())
 
     def after(self, x: Hashable, y: Hashable) -> sp.Expr:
         """Covariance of two fields under the slopes."""
-        first, second = (
-            sp.Matrix([self.covariance(z, i) for i in self.units]) for z in (x, y)
-        )
+        first = sp.Matrix([self.covariance(x, i) for i in self.units])
+        second = sp.Matrix([self.covariance(y, i) for i in self.units])
         return self.covariance(x, y) - (first.T * self.inverse * second)[0]
 
     def outputs(self, x: Hashable, y: Hashable) -> sp.Expr:

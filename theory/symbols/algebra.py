@@ -253,10 +253,11 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         parts = [_laurent(a, size, small) for a in expr.args]
         low = min(v for v, _ in parts)
         end = min(v + len(c) for v, c in parts)
-        total = (
-            sp.Add(*(c[k - v] for v, c in parts if k >= v)) for k in range(low, end)
-        )
-        return _leading(low, [sp.expand(c) for c in total])
+        total = []
+        for k in range(low, end):
+            of_power = [c[k - v] for v, c in parts if k >= v]
+            total.append(sp.expand(sp.Add(*of_power)))
+        return _leading(low, total)
     if expr.is_Mul:
         low, product = 0, [sp.S.One] + [sp.S.Zero] * (size - 1)
         for v, c in (_laurent(a, size, small) for a in expr.args):
@@ -282,18 +283,15 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
     if isinstance(expr, sp.Function) and len(expr.args) == 1:
         shifted = _taylor(expr, expr.args[0], size, small)
         z = sp.Dummy("z")
-        if sp.diff(expr.func(z), z, 2).has(expr.func) or sp.diff(expr.func(z), z).has(
-            expr.func
-        ):
+        slope = sp.diff(expr.func(z), z)
+        if sp.diff(expr.func(z), z, 2).has(expr.func) or slope.has(expr.func):
             composed = _composed(expr.func, shifted, z)
             if any(c.has(sp.nan, sp.zoo) for c in composed):
                 raise ValueError(
                     f"{expr}: its derivatives are not known at {small} = 0"
                 )
             return _leading(0, composed)
-        rate = _taylor(
-            expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small
-        )
+        rate = _taylor(expr, slope.subs(z, expr.args[0]), size, small)
         powers = [expr.func(x) for x in shifted[:1]]
         for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
             powers.append(_of_slopes(shifted, rate, k))
@@ -303,7 +301,8 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
 
 def _of_slopes(inner: list[sp.Expr], rate: list[sp.Expr], k: int) -> sp.Expr:
     """Coefficient of the function whose slope is ``rate`` times that of ``inner``."""
-    return sp.expand(sp.Add(*(i * inner[i] * rate[k - i] for i in range(1, k + 1))) / k)
+    terms = [i * inner[i] * rate[k - i] for i in range(1, k + 1)]
+    return sp.expand(sp.Add(*terms) / k)
 
 
 def _composed(
@@ -330,18 +329,11 @@ def _taylor(expr: sp.Expr, part: sp.Expr, size: int, small: sp.Symbol) -> list[s
 
 def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
     """Coefficients of a product of two series, up to the shorter one."""
-    pairs = (
-        [(a[i], b[k - i]) for i in range(k + 1) if a[i] and b[k - i]]
-        for k in range(min(len(a), len(b)))
-    )
-    return [
-        (
-            sp.expand(sp.Add(*(x * y for x, y in coefficient)))
-            if coefficient
-            else sp.S.Zero
-        )
-        for coefficient in pairs
-    ]
+    coefficients = []
+    for k in range(min(len(a), len(b))):
+        terms = [a[i] * b[k - i] for i in range(k + 1) if a[i] and b[k - i]]
+        coefficients.append(sp.expand(sp.Add(*terms)) if terms else sp.S.Zero)
+    return coefficients
 
 
 def _leading(low: int, coefficients: list[sp.Expr]) -> tuple[int, list[sp.Expr]]:

@@ -3,6 +3,7 @@ a list of steps on arrays with named axes.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,8 @@ import sympy as sp
 from theory.call.refusal import ParameterError
 
 MOST_ENTRIES = 10**9  # entries of an intermediate array: 8 GB in double precision
-View = tuple[
-    int, tuple[int, ...] | None, tuple | None
-]  # variable, axis order, new axes
+# variable, axis order, new axes
+View = tuple[int, tuple[int, ...] | None, tuple | None]
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,9 @@ class Code:
         self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None
     ) -> tuple[int, ...]:
         """Lengths of the indices."""
-        return tuple(
-            last - first + 1
-            for first, last in ((ranges or self.range)[a] for a in axes)
-        )
+        known = ranges or self.range
+        ends = [known[a] for a in axes]
+        return tuple(last - first + 1 for first, last in ends)
 
     def entries(self, axes: Iterable[sp.Symbol]) -> int:
         """Number of entries of an array over these indices."""
@@ -107,8 +106,8 @@ class Code:
         array in memory order.
         """
         most = max(parts, key=lambda x: len(x.axes), default=Array(0, ())).axes
-        every = dict.fromkeys(a for x in parts for a in x.axes)
-        return (*(a for a in every if a not in most), *most)
+        indices = _distinct(x.axes for x in parts)
+        return (*(a for a in indices if a not in most), *most)
 
     def einsum(self, kept: Sequence[sp.Symbol], *parts: Array) -> Array:
         """Product by one ``einsum``, summed over the indices that are not kept."""
@@ -128,24 +127,28 @@ class Code:
         cheapest order.
         """
         arrays, terms = [*arrays], [x.axes for x in arrays]
-        free = dict.fromkeys(a for axes in terms for a in axes if a not in bound)
+        free = [a for a in _distinct(terms) if a not in bound]
         shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
         how = "optimal" if len(arrays) < 6 else "greedy"
-        for chosen in np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][
-            1:
-        ]:
+        path, _ = np.einsum_path(_letters(terms, free), *shapes, optimize=how)
+        for chosen in path[1:]:
             parts = [arrays.pop(k) for k in sorted(chosen, reverse=True)]
             later = {*free}.union(*(x.axes for x in arrays))
-            arrays.append(
-                self.einsum([a for a in self.union(parts) if a in later], *parts)
-            )
+            remaining = [a for a in self.union(parts) if a in later]
+            arrays.append(self.einsum(remaining, *parts))
         return arrays[0]
+
+
+def _distinct(terms: Iterable[Iterable[sp.Symbol]]) -> list[sp.Symbol]:
+    """Indices of several arrays in order of appearance."""
+    return [*dict.fromkeys(itertools.chain.from_iterable(terms))]
 
 
 def _letters(terms: Sequence[Sequence[sp.Symbol]], kept: Iterable[sp.Symbol]) -> str:
     """Subscripts of einsum."""
-    every = [*dict.fromkeys(a for axes in terms for a in axes)]
-    written = [
-        "".join(chr(97 + every.index(a)) for a in axes) for axes in (*terms, kept)
-    ]
-    return ",".join(written[:-1]) + "->" + written[-1]
+    letters = {a: chr(97 + k) for k, a in enumerate(_distinct(terms))}
+
+    def spelled(axes: Iterable[sp.Symbol]) -> str:
+        return "".join(letters[a] for a in axes)
+
+    return ",".join(map(spelled, terms)) + "->" + spelled(kept)

@@ -12,7 +12,9 @@ vanishes is decided, not tried.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -215,9 +217,11 @@ class Field:
             for powers, part in ring.parts(v.top * (common / v.bottom), moves).items():
                 row = rows.setdefault(powers, [ring.zero] * len(values))
                 row[k] = part
-        table = [[-row[0], *row[1:]] for row in rows.values()]
-        equations = [[Fraction(x, ring.one) for x in row] for row in table]
-        return ring.solved([[*row[1:], row[0]] for row in equations], len(values) - 1)
+        table = []
+        for first, *others in rows.values():
+            row = [*others, -first]
+            table.append([Fraction(x, ring.one) for x in row])
+        return ring.solved(table, len(values) - 1)
 
 
 class _Names:
@@ -414,7 +418,7 @@ class _Names:
         values = [ring.fraction(x) for x in [*basis, part]]
         common = math.prod([v.bottom for v in values], start=ring.one)
         columns = [(v.top * (common / v.bottom)).to_dict() for v in values]
-        monomials = sorted({m for c in columns for m in c})
+        monomials = sorted({*itertools.chain.from_iterable(columns)})
         rows = [[int(c.get(m, 0)) for c in columns] for m in monomials]
         reduced, rank = flint.fmpq_mat(flint.fmpz_mat(rows)).rref()
         last = len(columns) - 1
@@ -595,34 +599,36 @@ class _Ring:
         generator = self.context.gens()[place]
         moving = math.prod((f**k for f, k in factors), start=self.one)
         fixed = value.bottom / moving
-        below = [f**j for f, k in factors for j in range(1, k + 1)]
-        sizes = [int(f.degrees()[place]) for f, k in factors for _ in range(k)]
+        bottoms: list[Poly] = []
+        sizes: list[int] = []  # unknowns in each top
+        for f, k in factors:
+            bottoms += [f**j for j in range(1, k + 1)]
+            sizes += [int(f.degrees()[place])] * k
         over = int(value.top.degrees()[place] - moving.degrees()[place])
-        below, sizes = [*below, self.one], [*sizes, max(0, over + 1)]
-        unknown = [
-            (b, generator**m)
-            for b, size in zip(below, sizes, strict=True)
-            for m in range(size)
-        ]
-        columns = [power * (moving / b) for b, power in unknown]
+        bottoms.append(self.one)
+        sizes.append(max(0, over + 1))
+        unknown: list[tuple[Poly, Poly]] = []
+        for bottom, size in zip(bottoms, sizes, strict=True):
+            unknown += [(bottom, generator**m) for m in range(size)]
+        columns = [power * (moving / bottom) for bottom, power in unknown]
         moves = [k == place for k in range(len(self.symbols))]
         parts = [self.parts(c, moves) for c in (*columns, value.top)]
-        table = [
-            [Fraction(p.get(powers, self.zero), self.one) for p in parts]
-            for powers in sorted({m for p in parts for m in p})
-        ]
+        table = []
+        for powers in sorted({*itertools.chain.from_iterable(parts)}):
+            row = [p.get(powers, self.zero) for p in parts]
+            table.append([Fraction(x, self.one) for x in row])
         solution = self.solved(table, len(unknown))
         if solution is None:
             raise NotRational("no partial fractions")
         terms = []
-        for b in below:
+        for bottom in bottoms:
             tops = [
                 self._product([c, Fraction(power, self.one)])
                 for c, (of, power) in zip(solution, unknown, strict=True)
-                if of is b
+                if of is bottom
             ]
-            below_all = Fraction(self.one, self._times(b, fixed))
-            terms.append(self._product([self._sum(tops), below_all]))
+            over_all = Fraction(self.one, self._times(bottom, fixed))
+            terms.append(self._product([self._sum(tops), over_all]))
         return terms
 
     def _eliminated(
@@ -682,24 +688,23 @@ class _Ring:
         """
         common = poly.term_content() if poly != 0 else self.one
         terms = (poly / common).to_dict()
-        steps = [
-            q if all(powers[k] % q == 0 for powers in terms) else 1
-            for k, q in enumerate(self.shares or [1])
-        ]
+        steps = []
+        for k, share in enumerate(self.shares or [1]):
+            divides = all(powers[k] % share == 0 for powers in terms)
+            steps.append(share if divides else 1)
         number, others = self._scaled(terms, steps, divide=True).factor()
-        made = [(self._scaled(p.to_dict(), steps), int(k)) for p, k in others]
         content, roots = common.factor()
-        return number * content, [*((p, int(k)) for p, k in roots), *made]
+        factors = [(p, int(k)) for p, k in roots]
+        factors += [(self._scaled(p.to_dict(), steps), int(k)) for p, k in others]
+        return number * content, factors
 
     def _scaled(self, terms: Any, steps: list[int], divide: bool = False) -> Poly:
         """A polynomial with its powers multiplied, or divided, by some numbers."""
-        scaled = {
-            tuple(
-                int(k) // q if divide else int(k) * q
-                for k, q in zip(powers, steps, strict=True)
-            ): c
-            for powers, c in terms.items()
-        }
+        scale = operator.floordiv if divide else operator.mul
+        scaled = {}
+        for powers, c in terms.items():
+            pairs = zip(powers, steps, strict=True)
+            scaled[tuple(scale(int(k), step) for k, step in pairs)] = c
         return self.context.from_dict(scaled)
 
     def positive(self, poly: Poly) -> bool:
@@ -713,10 +718,8 @@ class _Ring:
         sizes = [bool(m.is_integer) for m in meanings] or [False]
         above = [x + int(q) for x, q in zip(self.context.gens(), sizes, strict=True)]
         shifted = poly.compose(*above, ctx=self.context).to_dict()
-        sure = (
-            not any(k for k, q in zip(powers, sizes, strict=True) if q)
-            for powers in shifted
-        )
+        # One term without sizes cannot vanish.
+        sure = (not any(itertools.compress(powers, sizes)) for powers in shifted)
         return all(c > 0 for c in shifted.values()) and any(sure)
 
     def written(self, poly: Poly) -> sp.Expr:

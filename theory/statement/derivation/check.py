@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from theory.call.refusal import ParameterError
 from theory.statement.derivation import symmetry
@@ -91,19 +92,21 @@ def predicted(
     members = made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
     sizes = np.array([data.scalar(c.size) for c in made.classes])
-    every = np.concatenate([numbers[numbers >= 0] for numbers in members.values()])
+    gradient = slope / sizes
+    nonzero = np.concatenate([numbers[numbers >= 0] for numbers in members.values()])
+
+    def lifted(of_classes: Any) -> dict[Weight, np.ndarray]:
+        return {w: arrays.lifted(numbers, of_classes) for w, numbers in members.items()}
+
     return Predicted(
         float(loss),
-        {
-            w: arrays.lifted(numbers, [*values.values()])
-            for w, numbers in members.items()
-        },
-        {w: arrays.lifted(numbers, slope / sizes) for w, numbers in members.items()},
+        lifted([*values.values()]),
+        lifted(gradient),
         sizes,
-        np.bincount(every, minlength=len(sizes)),
+        np.bincount(nonzero, minlength=len(sizes)),
         members,
         values,
-        dict(zip(values, slope / sizes, strict=True)),
+        dict(zip(values, gradient, strict=True)),
     )
 
 
@@ -126,12 +129,10 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     told = predicted(made, data, seed)
 
     def mean(weights: Mapping[Weight, Any]) -> Any:
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # masked terms may be anything
-            return arrays.mean(
-                data, arrays.Evaluation(data, weights).value(stated.loss)
-            )
+        # masked terms may be anything
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = arrays.Evaluation(data, weights).value(stated.loss)
+            return arrays.mean(data, loss)
 
     off = dict.fromkeys((f"entries of {w}" for w in told.members), 0.0)
     for c, gap in zip(made.classes, np.abs(told.sizes - told.counted), strict=True):
@@ -154,7 +155,8 @@ def written(made: Any) -> Any:
     """The same with two directions, where there is a class for each."""
     if not made.directions:
         return made
-    return made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
+    sizes: set[sp.Symbol] = set().union(*(c.many.free_symbols for c in made.directions))
+    return made.at(**{s.name: 2 for s in sizes})
 
 
 def confirm(made: Any, seed: int = 0) -> dict[str, float]:
@@ -170,8 +172,8 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     worst: dict[str, float] = collections.defaultdict(float)
     kept = ", ".join(f.name for f in stated.functions if f.kept)
     choice = f" for one choice of teachers ({kept})" if kept else ""
-    said = f"the classes do not close{choice}"
-    said += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
+    message = f"the classes do not close{choice}"
+    message += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
     for n, data in enumerate(
         itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)
     ):
@@ -181,7 +183,7 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
             close = error < AGREE
             require(
                 close,
-                f"statement {stated.name}: {what} off by {error:.1e}{where}: {said}",
+                f"statement {stated.name}: {what} off by {error:.1e}{where}: {message}",
             )
             worst[what] = max(error, worst[what])
     return worst

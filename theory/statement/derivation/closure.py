@@ -58,21 +58,23 @@ class Means(World):
         self.like = {roles.of(t): t for t in reversed(terms) if isinstance(t, Index)}
         self.ranges = {roles.root(("value", f)) for f in stated.functions if f.kept}
         self.targets = [t for t in terms if isinstance(t, Value) and _drawn(t)]
-        inner = {s for t in self.targets for u in t.arguments for s in subterms(u)}
+        inner: set[Term] = set()
+        for t in self.targets:
+            inner.update(subterms(*t.arguments))
         for t in (t for t in self.targets if t.function.kept and t not in inner):
-            said = (
-                f"closure: what is read at {t!r} must be read at all its arguments, too"
+            message = (
+                f"closure: what is read at {t!r} must be read at all its arguments,"
+                " too: else logits may scatter around their means as much as these"
+                " differ"
             )
-            why = "else logits may scatter around their means as much as these differ"
-            read = [
+            entries = [
                 n.terms
                 for n in walk(stated.loss)
                 if t in n.terms and isinstance(n.of, Weight)
             ]
-            told = read and all(
-                {*t.arguments} <= {*terms} for terms in filter(_settled, read)
-            )
-            require(told, f"{said}: {why}")
+            arguments = {*t.arguments}
+            complete = (arguments <= {*terms} for terms in filter(_settled, entries))
+            require(entries and all(complete), message)
 
     def _begin(self) -> None:
         """Place the elements that every input has, and values at drawn indices."""
@@ -84,13 +86,11 @@ class Means(World):
         """Mean of an entry given the known indices; all other indices count as
         equivalent.
         """
-        chosen = [
-            list(zip(*c, strict=True))
-            for c in itertools.product(*map(self._spelled, terms))
-        ]
-        return sp.Add(
-            *(sp.Mul(*w) * self._symbol(weight, names) for w, names in chosen)
-        )
+        summands = []
+        for chosen in itertools.product(*map(self._spelled, terms)):
+            factors, names = zip(*chosen, strict=True)
+            summands.append(sp.Mul(*factors) * self._symbol(weight, names))
+        return sp.Add(*summands)
 
     def _spelled(self, term: Term) -> list[tuple[sp.Expr, Name]]:
         if isinstance(term, Value) and term.function.kept:

@@ -5,6 +5,7 @@ flow.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +36,8 @@ TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
 GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
+SMALL = "all order parameters small"
+NOT_PROVED = "found constant at random weights and sizes, not proved"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,23 +95,26 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            said = f"{name}: is no size of this statement, which has {', '.join(known)}"
-            require(name in known, said)
+            sizes_known = ", ".join(known)
+            message = f"{name}: is no size of this statement, which has {sizes_known}"
+            require(name in known, message)
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(wick.at_size, numbers=numbers)
         classes = []
         for c in self.classes:
-            many, named = c.many.xreplace(numbers), [c.symbol]
+            many = c.many.xreplace(numbers)
+            symbols = [c.symbol]
             if c in self.directions:
-                said = f"{many}: has one {c.weight} per direction; give it a number"
-                require(many.is_number, said)
-                named = [wick.direction(c.label, k + 1) for k in range(int(many))]
-            classes += [Class(x, c.weight, write(c.size), c.means) for x in named]
+                message = f"{many}: has one {c.weight} per direction; give it a number"
+                require(many.is_number, message)
+                symbols = [wick.direction(c.label, k + 1) for k in range(int(many))]
+            classes += [Class(x, c.weight, write(c.size), c.means) for x in symbols]
+        observables = {k: write(v) for k, v in self.observables.items()}
         return replace(
             self,
             classes=classes,
             loss=write(self.loss),
-            observables={k: write(v) for k, v in self.observables.items()},
+            observables=observables,
             sizes={**self.sizes, **numbers},
             free=self.free or self,
         )
@@ -119,9 +125,8 @@ class Derived:
         """
         if not (self.directions or self.loss.has(sp.Sum)):
             return self
-        return self.at(
-            **{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer}
-        )
+        sizes = [s.name for s in self.statement.symbols if s.is_integer]
+        return self.at(**{name: numbers[name] for name in sizes})
 
     def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
         """Place of every entry's class among all of them, -1 for one that is zero."""
@@ -140,15 +145,18 @@ class Derived:
             slopes = {
                 c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes
             }
-            return {
-                x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items()))
-                for x in slopes
-            }
-        slope = {
+            rates = {}
+            for x in slopes:
+                terms = [self.shared[x, y] * slope for y, slope in slopes.items()]
+                rates[x] = -sp.Add(*terms)
+            return rates
+        slope_of = {
             c: wick.slope if c in self.directions else algebra.slope
             for c in self.classes
         }
-        return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
+        return {
+            c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope_of.items()
+        }
 
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
@@ -199,27 +207,28 @@ class Derived:
             return self.at().flow
         q = self.quotient
         if not q.order:
-            random = (
-                " (from random ones it may, along what no flow here follows: train"
-                " students)"
+            message = (
+                f"statement {self.statement.name}: nothing moves: from equal entries,"
+                " the loss changes along no direction"
             )
-            away = random * bool(starts.laws(self))
-            said = (
-                "nothing moves: from equal entries, the loss changes along no"
-                f" direction{away}"
-            )
-            error = ParameterError(f"statement {self.statement.name}: {said}")
-            raise self.refusal(self.statement, error)
-        shown = {"loss": self.loss, **self.observables}
+            if starts.laws(self):
+                message += (
+                    " (from random ones it may, along what no flow here follows: train"
+                    " students)"
+                )
+            raise self.refusal(self.statement, ParameterError(message))
+        means = {"loss": self.loss, **self.observables}
+        observables = {k: algebra.replaced(v, q.gauge) for k, v in means.items()}
+        start = {x: combined.xreplace(self.start) for x, combined in q.order.items()}
         return Flow(
             self.statement.name,
             TIME,
             self.moving,
-            {x: combined.xreplace(self.start) for x, combined in q.order.items()},
+            start,
             self.reference,
             self.status,
             self.assumptions,
-            observables={k: algebra.replaced(v, q.gauge) for k, v in shown.items()},
+            observables=observables,
             scope=scope_of(self.statement, self.sizes, self.filled),
             entries=None if self.shared else self.entries,
             fluctuations=(
@@ -229,12 +238,9 @@ class Derived:
 
     def entries(self) -> Entries:
         """The weights behind the flow, one value per class."""
-        return Entries(
-            {x: -rate for x, rate in self.rates.items()},
-            {c.symbol: c.size for c in self.classes},
-            self.start,
-            dict(self.quotient.order),
-        )
+        slopes = {x: -rate for x, rate in self.rates.items()}
+        sizes = {c.symbol: c.size for c in self.classes}
+        return Entries(slopes, sizes, self.start, dict(self.quotient.order))
 
     @property
     def filled(self) -> list[Limit]:
@@ -244,34 +250,30 @@ class Derived:
         sizes = [
             s for s in self.statement.symbols if s.is_integer and s not in self.sizes
         ]
-        sure = [q.size for q in self.statement.sorts]  # a sort has elements
-        unsure = {
-            c: [
-                f
-                for f in sp.Mul.make_args(c.size)
-                if not f.is_positive and f not in sure
-            ]
-            for c in self.classes
-            if not self.shared
-        }
+        positive = [q.size for q in self.statement.sorts]  # a sort has elements
 
-        def holds(of: list[Class], p: Any, _: Any) -> bool:
-            given = {
+        def may_vanish(c: Class, size: sp.Symbol) -> bool:
+            return any(
+                factor.has(size) and not factor.is_positive and factor not in positive
+                for factor in sp.Mul.make_args(c.size)
+            )
+
+        def nonempty(at_risk: list[Class], p: Any, _: Any) -> bool:
+            numbers = {
                 s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)
             }
-            return all(c.size.xreplace(given) != 0 for c in of)
+            return all(c.size.xreplace(numbers) != 0 for c in at_risk)
 
         limits = []
-        for s in sizes:
-            if of := [
-                c for c, factors in unsure.items() if any(f.has(s) for f in factors)
-            ]:
-                empty = ", ".join(f"{c.weight} has {c.size} ({c.means})" for c in of)
-                words = f"such that no class of entries is empty: {empty}"
-                reads = tuple(q.name for q in sizes if q != s)
-                limits.append(
-                    Limit(s.name, words, functools.partial(holds, of), reads=reads)
-                )
+        for s in sizes if not self.shared else ():
+            at_risk = [c for c in self.classes if may_vanish(c, s)]
+            if not at_risk:
+                continue
+            empty = ", ".join(f"{c.weight} has {c.size} ({c.means})" for c in at_risk)
+            words = f"such that no class of entries is empty: {empty}"
+            others = tuple(q.name for q in sizes if q != s)
+            holds = functools.partial(nonempty, at_risk)
+            limits.append(Limit(s.name, words, holds, reads=others))
         return limits
 
     @functools.cached_property
@@ -283,12 +285,11 @@ class Derived:
         else:
             loss = algebra.replaced(self.loss, q.gauge)
             slopes = {x: algebra.slope(loss, x) for x in q.order}
-        return {
-            x: shortest(
-                -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
-            )
-            for x in q.order
-        }
+        rates = {}
+        for x in q.order:
+            terms = [m * slopes[y] for y, m in q.mobility[x].items() if m != 0]
+            rates[x] = shortest(-sp.Add(*terms))
+        return rates
 
     invariants = functools.cached_property(symmetry.invariants)
 
@@ -308,9 +309,8 @@ class Derived:
     @property
     def reference(self) -> str:
         """Where the equations come from."""
-        return ", ".join(
-            filter(None, (self.statement.paper, f"statement {self.statement.name}"))
-        )
+        places = (self.statement.paper, f"statement {self.statement.name}")
+        return ", ".join(filter(None, places))
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -342,63 +342,60 @@ class Derived:
 
     def equations(self) -> dict[str, Equation]:
         """Loss, sizes of classes, conserved quantities and rates, by name."""
-        return {e.name: e for part in self.sections().values() for e in part}
+        all_equations = itertools.chain.from_iterable(self.sections().values())
+        return {e.name: e for e in all_equations}
 
     def sections(self) -> dict[str, list[Equation]]:
         """Equations, grouped as a write-up would."""
-
-        def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
-            return Equation(
-                name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more)
-            )
-
-        first = [made("loss", LOSS, self._loss_as_printed())]
-        for c in self.classes:
-            name, short = f"entries_{c.label}", printing.expression(sp.Symbol(c.label))
-            symbol = notation.symbol(
-                name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}"
-            )
-            status = self.status if self.shared else "exact"
-            first.append(Equation(name, symbol, c.size, self.reference, status))
-        grouped = {"Loss and classes": first}
+        sections = {"Loss and classes": self._loss_and_classes()}
         if self.directions:
             rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
-            grouped["Flow"] = [
-                made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates
+            sections["Flow"] = [
+                self._equation(f"d{c.label}_dt", rate, self.rates[c.symbol])
+                for c, rate in rates
             ]
-            return grouped
-        grouped["Conserved"] = [
-            made(
-                f"{q.kind}_{k}",
-                notation.symbol(f"C_{k}", means=q.kind),
-                q.expression,
-                *["found constant at random weights and sizes, not proved"]
-                * (not q.proved),
+            return sections
+        sections["Conserved"] = []
+        for k, q in enumerate(self.conserved, 1):
+            symbol = notation.symbol(f"C_{k}", means=q.kind)
+            caveats = [] if q.proved else [NOT_PROVED]
+            sections["Conserved"].append(
+                self._equation(f"{q.kind}_{k}", symbol, q.expression, *caveats)
             )
-            for k, q in enumerate(self.conserved, 1)
-        ]
         if self.moving:
-            order = [
-                (x, combined)
+            for k, (start, quantity) in enumerate(self.invariants, 1):
+                sections["Conserved"].append(
+                    self._equation(f"conserved_{k}", start, quantity)
+                )
+            sections["Flow"] = [
+                self._equation(f"order_{x}", x, combined)
                 for x, combined in self.quotient.order.items()
                 if x != combined
             ]
-            kept = enumerate(self.invariants, 1)
-            grouped["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
-            grouped["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
-            grouped["Flow"] += self.flow.equations().values()
-            grouped["Growth"] = [
-                made(
-                    f"growth_{k}",
-                    GROWTH(f"growth_{k}"),
-                    rate,
-                    "all order parameters small",
-                )
-                for k, rate in enumerate(self.growth, 1)
-            ]
-        return {
-            section: equations for section, equations in grouped.items() if equations
-        }
+            sections["Flow"] += self.flow.equations().values()
+            sections["Growth"] = []
+            for k, rate in enumerate(self.growth, 1):
+                name = f"growth_{k}"
+                growth = self._equation(name, GROWTH(name), rate, SMALL)
+                sections["Growth"].append(growth)
+        return {title: equations for title, equations in sections.items() if equations}
+
+    def _equation(self, name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
+        """An equation under the assumptions of the statement, and more."""
+        assumptions = (*self.assumptions, *more)
+        return Equation(name, lhs, rhs, self.reference, self.status, assumptions)
+
+    def _loss_and_classes(self) -> list[Equation]:
+        """The loss, and the number of entries in each class."""
+        equations = [self._equation("loss", LOSS, self._loss_as_printed())]
+        status = self.status if self.shared else "exact"
+        for c in self.classes:
+            name = f"entries_{c.label}"
+            subscript = printing.expression(sp.Symbol(c.label))
+            means = f"entries of {c.weight}: {c.means}"
+            symbol = notation.symbol(name, f"n_{{{subscript}}}", means)
+            equations.append(Equation(name, symbol, c.size, self.reference, status))
+        return equations
 
 
 def derive(
@@ -425,10 +422,8 @@ def derive(
     if confirmed and any(f.kept and f.injective for f in stated.functions):
         try:
             return _derived(stated, Roles(stated, inverse=False), True, patience)
-        except (
-            ParameterError
-        ):  # too few classes, or too many that teachers decide about
-            pass
+        except ParameterError:
+            pass  # too few classes, or too many that teachers decide about
     return _derived(stated, Roles(stated), confirmed, patience)
 
 
@@ -436,49 +431,52 @@ def _derived(
     stated: Statement, roles: Roles, confirmed: bool, patience: float
 ) -> Derived:
     """Everything from given roles, compared with listed inputs."""
-    derived, balanced = classes(stated, roles)
+    classes_found, balanced = classes(stated, roles)
     world = World(stated, roles)
     world.patience = patience
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     still = "nothing moves: by symmetry every entry of every weight stays zero"
-    require(derived, f"statement {stated.name}: {still}")
+    require(classes_found, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
-    begin = "all entries of a weight equal at the start"
+    equal = "all entries of a weight equal at the start"
     if any(isinstance(w.start, Random) for w in stated.weights):
-        begin = (
+        equal = (
             "all entries of a class equal at the start; the flow's is the mean of a"
             " random one"
         )
-    assumptions = [POPULATION, begin]
+    assumptions = [POPULATION, equal]
     often = sorted({f.name for f in world.balanced} | balanced)
     assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
-    status, loss = "leading order" if leading else "exact", means.pop("loss")
-    begun = loss.xreplace({c.symbol: c.weight.mean for c in derived})
+    status = "leading order" if leading else "exact"
+    loss = means.pop("loss")
+    at_start = loss.xreplace({c.symbol: c.weight.mean for c in classes_found})
     names = ", ".join(f"{w.name} = {w.mean}" for w in stated.weights)
-    said = (
+    undefined = (
         f"at the start, {names}, the loss is 0/0; let a weight start elsewhere: start=1"
     )
-    require(not begun.has(sp.nan, sp.zoo), f"statement {stated.name}: {said}")
-    made = Derived(stated, roles, derived, loss, means, status, tuple(assumptions))
+    require(not at_start.has(sp.nan, sp.zoo), f"statement {stated.name}: {undefined}")
+    derived = Derived(
+        stated, roles, classes_found, loss, means, status, tuple(assumptions)
+    )
     try:
         if confirmed:
-            check.confirm(made)
+            check.confirm(derived)
     except arrays.Unlisted as error:
         if not roles.inverse:
             raise
-        made = replace(
-            made, assumptions=(*assumptions, f"gradients not compared: {error}")
-        )
-    return made
+        assumptions.append(f"gradients not compared: {error}")
+        derived = replace(derived, assumptions=tuple(assumptions))
+    return derived
 
 
 def _closed(stated: Statement, roles: Roles) -> Derived:
     """The closure over random teachers."""
     world = closure.Means(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
-    shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
-    derived = [
+    shared = closure.mobility(world)
+    meaning = notation.meanings(lambda _: True)
+    classes_found = [
         Class(x, w, 1 / shared[x, x], meaning[x][0])
         for (w, _), x in world.symbols.items()
     ]
@@ -486,7 +484,8 @@ def _closed(stated: Statement, roles: Roles) -> Derived:
     neglected = (
         "how logits scatter around their means, over inputs and teachers, is neglected"
     )
-    assumed = (POPULATION, f"mean logits; {random}: averaged over; {neglected}")
+    assumptions = (POPULATION, f"mean logits; {random}: averaged over; {neglected}")
+    loss = means.pop("loss")
     return Derived(
-        stated, roles, derived, means.pop("loss"), means, "closure", assumed, {}, shared
+        stated, roles, classes_found, loss, means, "closure", assumptions, shared=shared
     )

@@ -47,17 +47,18 @@ def refused(stated: Statement, error: ParameterError) -> ParameterError:
     """The error, with the lines of the statement that it names, and changes that were
     tried and work.
     """
-    said = str(error)
-    named: tuple[Any, ...] = (*stated.weights, *stated.functions, *stated.gausses)
-    told = [
-        x for x in named if re.search(rf"\b({x.kind}s?|of) \(?(\w+, )*{x.name}\b", said)
+    message = str(error)
+    objects: tuple[Any, ...] = (*stated.weights, *stated.functions, *stated.gausses)
+    named = [
+        x
+        for x in objects
+        if re.search(rf"\b({x.kind}s?|of) \(?(\w+, )*{x.name}\b", message)
     ]
-    where = (
-        f"line {', '.join(map(str, sorted({x.line for x in told or stated.weights})))}"
-    )
+    lines = sorted({x.line for x in named or stated.weights})
+    where = f"line {', '.join(map(str, lines))}"
     if work := "; or ".join(_working(stated)):
-        said = f"{said.partition('; ')[0]}; tried, and it works: {work}"
-    return ParameterError(f"{where}: {said}{NOTHING * (not work)}")
+        message = f"{message.partition('; ')[0]}; tried, and it works: {work}"
+    return ParameterError(f"{where}: {message}{NOTHING * (not work)}")
 
 
 @functools.cache
@@ -69,12 +70,12 @@ def _working(stated: Statement) -> list[str]:
     closure = ('closure="mean logits", an approximation', {"closure": "mean logits"})
     closures = [closure] * any(f.kept for f in stated.functions)
 
-    def tried(chosen: tuple[Change, ...], patience: float) -> bool:
-        by = {old: new for _, pairs in chosen for old, new in pairs.items()}
-        if (
-            len(by) < sum(len(pairs) for _, pairs in chosen)
-            or time.process_time() > end
-        ):
+    def works(chosen: tuple[Change, ...], patience: float) -> bool:
+        by: dict[Any, Any] = {}
+        for _, pairs in chosen:
+            by |= pairs
+        overlap = len(by) < sum(len(pairs) for _, pairs in chosen)
+        if overlap or time.process_time() > end:
             return False
         try:
             made = derive(changed(stated, by), patience=patience)
@@ -88,11 +89,14 @@ def _working(stated: Statement) -> list[str]:
         (single, 1, LONGER),
         (closures, 1, PATIENCE),
     ):
-        each = (x for x in itertools.combinations(changes, many) if tried(x, patience))
-        if work := [
-            " and ".join(words for words, _ in x) for x in itertools.islice(each, MOST)
-        ]:
-            return work
+        working: list[str] = []
+        for chosen in itertools.combinations(changes, many):
+            if works(chosen, patience):
+                working.append(" and ".join(words for words, _ in chosen))
+            if len(working) == MOST:
+                break
+        if working:
+            return working
     return []
 
 
@@ -135,9 +139,8 @@ def _changes(stated: Statement) -> Iterator[Change]:
     once = not any(f.parts for f in stated.functions)  # none applied to its own values
     for f in (f for f in stated.functions if f.kept and once and f.parent is None):
         calls = [t for t in read if isinstance(t, Value) and t.function is f]
-        if not any(
-            isinstance(i, Index) and i.bound for t in calls for i in subterms(t)
-        ):
+        inner = subterms(*calls)
+        if not any(isinstance(i, Index) and i.bound for i in inner):
             drawn = {t: Index(f.to, label=f.to.name) for t in calls}
             yield f"draw({f.to}) in place of {f.name}(...)", drawn
         for k, s in enumerate(f.sorts[1:] and f.sorts):
@@ -146,7 +149,8 @@ def _changes(stated: Statement) -> Iterator[Change]:
                 alone = {t: Value(g, (t.arguments[k],)) for t in calls}
                 yield f"teacher {f.name} of its argument {k + 1} alone", alone
     entries = [n for n in read if isinstance(n, Node) and n.kind == "entry"]
-    for s in (s for s in stated.sorts if {x.sorts for x in stated.gausses} == {(s,)}):
+    axes = {g.sorts for g in stated.gausses}
+    for s in (s for s in stated.sorts if axes == {(s,)}):
         hot = {g: Index(s) for g in stated.gausses}
         ones = {
             n: Node("same", (), (*n.terms, hot[n.of])) for n in entries if n.of in hot

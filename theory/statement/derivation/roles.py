@@ -102,7 +102,7 @@ class Roles:
                 )
 
     def _read(self, n: Node) -> None:
-        for t in (s for term in n.terms for s in subterms(term)):
+        for t in subterms(*n.terms):
             self._enter(t)
         if n.kind == "entry":
             for k, t in enumerate(n.terms):
@@ -125,11 +125,11 @@ class Roles:
         slots: list[Index] = []
         for k, s in enumerate(weight.sorts):
             above = [i for i in slots if i.sort is s.of]
-            said = (
+            message = (
                 f"weight {weight.name}: {s} needs an axis for the {s.of} that it"
                 " belongs to"
             )
-            require(s.of is None or above, said)
+            require(s.of is None or above, message)
             label = s.name + "'" * sum(i.sort is s for i in slots)
             slots.append(Index(s, above[-1] if above else None, label=label))
             self._join(slots[-1], ("slot", weight, k))
@@ -138,15 +138,18 @@ class Roles:
     def _classes(self, weight: Weight) -> Classes:
         slots = self.drawn(weight)
         classes = Classes(weight, slots, [])
-        said = "has more than two vector indices, or two of different sorts"
+        message = "has more than two vector indices, or two of different sorts"
         kinds = {slots[k].sort for k in classes.vectors}
         require(
-            len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}"
+            len(classes.vectors) < 3 and len(kinds) < 2,
+            f"weight {weight.name}: {message}",
         )
-        said = f"start = {weight.start}: must be 0, as the data single out no direction"
+        message = (
+            f"start = {weight.start}: must be 0, as the data single out no direction"
+        )
         require(
             len(classes.vectors) != 1 or weight.mean == 0,
-            f"weight {weight.name}: {said}",
+            f"weight {weight.name}: {message}",
         )
         terms = self._terms(weight, classes.plain)
         pairs = itertools.combinations(terms, 2)
@@ -161,9 +164,9 @@ class Roles:
         as those of a weight with the indices of both.
         """
         both = Weight(f"{one.name}{two.name}", (*one.sorts, *two.sorts))
-        for k, place in enumerate(
-            ("slot", w, k) for w in (one, two) for k in range(len(w.sorts))
-        ):
+        places = [("slot", one, k) for k in range(len(one.sorts))]
+        places += [("slot", two, k) for k in range(len(two.sorts))]
+        for k, place in enumerate(places):
             self._join(("slot", both, k), place)
         self.classes[both] = self._classes(both)
         return self.classes[both]
@@ -175,31 +178,32 @@ class Roles:
             d for d in self.stated.draws if d.place is not None and self.of(d) in roles
         ]
         terms: dict[Term, None] = dict.fromkeys([*slots, *known])
-        kept = [f for f in self.stated.functions if f.kept]
+        teachers = [f for f in self.stated.functions if f.kept]
         for _ in range(DEEPEST):
-            terms |= dict.fromkeys(
-                [t for f in kept for t in self._filled(f, list(terms))]
-            )
-            said = (
+            filled: list[Term] = []
+            for f in teachers:
+                filled += self._filled(f, list(terms))
+            terms |= dict.fromkeys(filled)
+            message = (
                 f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries"
-                " apart; "
+                " apart; give teachers that are never composed sorts of their own"
             )
-            said += "give teachers that are never composed sorts of their own"
-            require(len(terms) <= MOST_TERMS, said)
+            require(len(terms) <= MOST_TERMS, message)
         return list(terms)
 
     def _filled(self, f: Function, terms: list[Term]) -> Iterator[Term]:
         """A teacher (or the preimage of a value) with all combinations of arguments
         that fit, none repeated.
         """
-        used = {
-            t
-            for t in terms
-            if any(getattr(s, "function", None) is f for s in subterms(t))
-        }
-        free = [(t, self.of(t)) for t in terms if t not in used]
-        places = [("argument", f, k) for k in range(len(f.sorts))]
-        fit = [[t for t, role in free if role == self.root(place)] for place in places]
+
+        def reads_it(term: Term) -> bool:
+            return any(getattr(s, "function", None) is f for s in subterms(term))
+
+        free = [(t, self.of(t)) for t in terms if not reads_it(t)]
+        fit = []
+        for k in range(len(f.sorts)):
+            place = self.root(("argument", f, k))
+            fit.append([t for t, role in free if role == place])
         for chosen in itertools.product(*fit):
             if all(
                 t.parent is None or t.parent in chosen[:k] for k, t in enumerate(chosen)

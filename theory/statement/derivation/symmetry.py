@@ -60,10 +60,15 @@ def compiled(
     by term.
     """
     several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
-    once = False if several else _shared
-    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=once)
-    whole = [x.is_integer for x in arguments]
-    return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
+    cse = False if several else _shared
+    function = sp.lambdify(list(arguments), list(expressions), "numpy", cse=cse)
+    integer = [x.is_integer for x in arguments]
+
+    def called(*values: Any) -> Any:
+        pairs = zip(integer, values, strict=True)
+        return function(*(int(x) if is_integer else x for is_integer, x in pairs))
+
+    return called
 
 
 def _shared(
@@ -89,17 +94,17 @@ def slopes(
     """
     symbols = [c.symbol for c in made.classes]
     others = sorted(made.loss.free_symbols - set(symbols), key=str)
-    of = compiled([made.loss], [*symbols, *others])
+    loss = compiled([made.loss], [*symbols, *others])
 
-    def found(
+    def loss_and_slopes(
         values: Sequence[float], numbers: Mapping[str, float]
     ) -> tuple[float, Any]:
-        known = [numbers[s.name] for s in others]
+        fixed = [numbers[s.name] for s in others]
         moved = np.array(values) + STEP * np.eye(len(values))
-        steps = [complex(of(*point, *known)[0]) for point in moved]
+        steps = [complex(loss(*point, *fixed)[0]) for point in moved]
         return steps[0].real, np.array([s.imag for s in steps]) / abs(STEP)
 
-    return found
+    return loss_and_slopes
 
 
 @dataclass(frozen=True)
@@ -163,10 +168,11 @@ class Points:
         sorts = [s.size for s in stated.sorts]
         classes = [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
-        limits = [
-            [sympified(x).xreplace(fixed) for x in part]
-            for part in (sorts, classes, room)
-        ]
+
+        def at_fixed(counts: list[Any]) -> list[sp.Expr]:
+            return [sympified(x).xreplace(fixed) for x in counts]
+
+        limits = [at_fixed(sorts), at_fixed(classes), at_fixed(room)]
         self.counts = sp.lambdify(self.sizes, limits, "math")
 
     def cost(self, sizes: tuple[int, ...]) -> float:
@@ -221,39 +227,39 @@ def conserved(made: Any) -> list[Conserved]:
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
-            if power == 2 and len(part) == 1:  # frozen, found above
+            if power == 2 and len(part) == 1:  # frozen, found at power 1
                 continue
-            kind = (
-                "scaling"
-                if power == 2
-                else "translation"
-                if len(part) > 1
-                else "frozen"
-            )
-            kept = factored(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
-            only = next(iter(part)) if kind == "frozen" else kept
-            moved = (a * x ** (power - 1) * slopes[x] for x, a in part.items())
-            sure = vanishes(sp.Add(*moved))
-            invariants.append(Conserved(kind, part, only, sure))
+            terms = [a * size[x] * x**power for x, a in part.items()]
+            expression = factored(sp.Add(*terms))
+            if power == 2:
+                kind = "scaling"
+            elif len(part) > 1:
+                kind = "translation"
+            else:
+                kind, expression = "frozen", next(iter(part))
+            along = [a * x ** (power - 1) * slopes[x] for x, a in part.items()]
+            proved = vanishes(sp.Add(*along))
+            invariants.append(Conserved(kind, part, expression, proved))
     return invariants
 
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
-    none = (x for x, rate in made.rates.items() if vanishes(rate))
-    return [Conserved("frozen", {x: sp.S.One}, x, True) for x in none]
+    frozen = (x for x, rate in made.rates.items() if vanishes(rate))
+    return [Conserved("frozen", {x: sp.S.One}, x, True) for x in frozen]
 
 
 def quotient(made: Any) -> Quotient:
     """One class per translation as a base at zero, the others relative to it."""
     size = {c.symbol: c.size for c in made.classes}
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
-    base = {next(x for x in reversed(size) if a.get(x) == 1): a for a in shifts}
-    shift = {
-        x: sp.Add(*(a.get(x, 0) * b for b, a in base.items()))
-        for x in size
-        if x not in base
-    }
+    base: dict[sp.Symbol, Mapping[sp.Symbol, sp.Rational]] = {}
+    for coefficients in shifts:
+        last = next(x for x in reversed(size) if coefficients.get(x) == 1)
+        base[last] = coefficients
+    shift = {}
+    for x in (x for x in size if x not in base):
+        shift[x] = sp.Add(*(a.get(x, 0) * b for b, a in base.items()))
     order: Forms = {}
     gauge = dict.fromkeys(base, sp.S.Zero)
     for c in (c for c in made.classes if c.symbol in shift):
@@ -269,16 +275,11 @@ def quotient(made: Any) -> Quotient:
 
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
         diagonal = 1 / size[c] if c == d else 0
-        return factored(
-            diagonal
-            + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
-        )
+        shared = [a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()]
+        return factored(diagonal + sp.Add(*shared))
 
-    return Quotient(
-        order,
-        gauge,
-        {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()},
-    )
+    table = {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}
+    return Quotient(order, gauge, table)
 
 
 def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
@@ -287,7 +288,7 @@ def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
     With translations divided out, a sum of sizes times squares is a quadratic form in
     the inverse of the mobility, if all that a translation joins is scaled alike.
     """
-    q, conserved = made.quotient, []
+    q, quantities = made.quotient, []
     names = [*q.order]
     class_of = {x: c for c, x in q.gauge.items()}
     mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
@@ -302,5 +303,5 @@ def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
         if total is not sp.nan:
             first = next(x for x in names if total.has(x))
             total = sp.expand(total / sp.diff(total, first, 2) * 2)
-            conserved.append((total.xreplace(start), total))
-    return conserved
+            quantities.append((total.xreplace(start), total))
+    return quantities

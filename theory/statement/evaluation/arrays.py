@@ -166,13 +166,8 @@ class Evaluation:
 
     def exists(self, *terms: Term) -> Any:
         """Whether terms name an element, wherever they are solved for an argument."""
-        inner = [
-            s
-            for t in terms
-            for s in subterms(t)
-            if getattr(s, "solved", None) is not None
-        ]
-        return math.prod((self._sent(t).any(0) for t in inner), start=True)
+        solved = [s for s in subterms(*terms) if getattr(s, "solved", None) is not None]
+        return math.prod((self._sent(t).any(0) for t in solved), start=True)
 
     def _sent(self, t: Any) -> Any:
         *others, image = map(self.term, t.arguments)
@@ -209,26 +204,22 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     shape = data.shape(of.weight.sorts)
     grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))
-    terms = (
-        i
+    for i in subterms(*itertools.chain.from_iterable(of.atoms)):
+        if isinstance(i, Index) and i.place:
+            of_entry.draws[i] = np.asarray(data.scalar(i.place) - 1, int)
+    evaluation = Evaluation(of_entry, {})
+    truth = [
+        evaluation.exists(*atom) if len(atom) == 1 else evaluation.same(*atom)
         for atom in of.atoms
-        for t in atom
-        for i in subterms(t)
-        if isinstance(i, Index)
-    )
-    of_entry.draws |= {
-        i: np.asarray(data.scalar(i.place) - 1, int) for i in terms if i.place
-    }
-    told = Evaluation(of_entry, {})
-    known = {p: k for k, p in enumerate(of.symbols)}
-    truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
-    rows = np.array([np.broadcast_to(t, grid.shape[1]) for t in truth], bool).T
-    rows = rows.reshape(grid.shape[1], len(truth))
+    ]
+    entries = grid.shape[1]
+    rows = np.array([np.broadcast_to(t, entries) for t in truth], bool).T
+    rows = rows.reshape(entries, len(truth))
+    known = {pattern: k for k, pattern in enumerate(of.symbols)}
     places = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
     along = grid[of.vectors]
-    if any(
-        isinstance(x, sp.Indexed) for x in of.symbols.values()
-    ):  # a class per direction
+    per_direction = any(isinstance(x, sp.Indexed) for x in of.symbols.values())
+    if per_direction:
         places = np.where(places < 0, -1, places * shape[of.vectors[0]] + along[0])
     if len(along):
         places = np.where((along[0] == along[-1]) & (len(along) == 2), places, -1)
@@ -307,12 +298,14 @@ def _nodes(stated: Statement, g: Gauss, data: Data) -> tuple[np.ndarray, np.ndar
     """Gauss-Hermite nodes of all components and their masses, exact for means of the
     loss.
     """
-    products = [m for tree in stated.trees.values() for m in expanded(tree, {})]
-    degree = max(sum(n.of is g for n in factors) for _, factors in products)
+    degree = 0
+    for tree in stated.trees.values():
+        for _, factors in expanded(tree, {}):
+            degree = max(degree, sum(n.of is g for n in factors))
     nodes, masses = np.polynomial.hermite_e.hermegauss(degree // 2 + 1)
     chosen = every_table(f"gauss {g.name}", len(nodes), data.shape(g.sorts))
-    of = (masses / masses.sum())[chosen].reshape(len(chosen), -1).prod(1)
-    return nodes[chosen] * np.sqrt(scales(g, data)), of
+    shares = (masses / masses.sum())[chosen].reshape(len(chosen), -1).prod(1)
+    return nodes[chosen] * np.sqrt(scales(g, data)), shares
 
 
 def taken(i: Index, data: Data, count: int) -> np.ndarray:

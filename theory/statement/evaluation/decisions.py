@@ -225,8 +225,8 @@ class Decisions:
                 return e
             if gap is not None and index.sort.ordered:
                 if not (gap.is_nonpositive or gap.is_nonnegative):
-                    said = f"is neither before nor after {e.place} at all sizes"
-                    raise ParameterError(f"fixed {index!r}: its place {said}")
+                    message = f"is neither before nor after {e.place} at all sizes"
+                    raise ParameterError(f"fixed {index!r}: its place {message}")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(
             role, None, index.place if index.sort.ordered else None, behind
@@ -292,8 +292,8 @@ class Decisions:
             self.listed.add((self.roles.root(("argument", f, 0)), f.sorts[0].size))
             raise Vague(f) from None
         if chosen is None:
-            said = f"{f.kind} {f.name}: its values are {f.to}, which is ordered"
-            require(not f.to.ordered, said)
+            message = f"{f.kind} {f.name}: its values are {f.to}, which is ordered"
+            require(not f.to.ordered, message)
             chosen = self._new(role, parent)
             if onto and by is not None:
                 frame.told[chosen], frame.source[chosen] = None, (by, section)
@@ -311,11 +311,11 @@ class Decisions:
         have no preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [
-            e
-            for e in group
-            if any((f, j, (*kept, e)) in self.table for j, kept in keys)
-        ]
+
+        def excluded(e: Element) -> bool:
+            return any((f, j, (*others, e)) in self.table for j, others in keys)
+
+        return [e for e in group if excluded(e)]
 
     def _statuses(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
@@ -395,7 +395,9 @@ class Decisions:
         """
         keys = [k for k, v in self.table.items() if isinstance(k, tuple) and v in group]
         told = [k for k in keys if k[:2] == (f, None)]
-        differ = {k for t in told for k, e in enumerate(args) if t[2][k] is not e}
+        differ = set()
+        for _, _, earlier in told:
+            differ |= {k for k, e in enumerate(args) if earlier[k] is not e}
         here = len(self.frames) - 1
         if not told and self._random:
             differ = {k for k, e in enumerate(args) if e.depth == here}

@@ -10,6 +10,7 @@ symmetry is assumed, and the mean is one in all entries of all weights (`mean`).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,14 +45,16 @@ def spectra(stated: Statement) -> bool:
 def integrated(tree: Node) -> Iterator[Node]:
     """Parts of a tree's mean over Gaussian data: no vectors are left in them."""
     for sums, data, coefficients in _products(tree):
-        inside = [n for f in coefficients for p in f.parts for n in walk(p)]
-        names = ", ".join(
-            sorted({n.of.name for n in inside if isinstance(n.of, Gauss)})
+        inside: list[Node] = []
+        for factor in coefficients:
+            for part in factor.parts:
+                inside += walk(part)
+        gausses = sorted({n.of.name for n in inside if isinstance(n.of, Gauss)})
+        message = (
+            f"gauss {', '.join(gausses)}: in a function that is no polynomial: state"
+            " it in overlaps (theory.statement.overlaps)"
         )
-        said = (
-            f"gauss {names}: in a function that is no polynomial: state it in overlaps"
-        )
-        require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
+        require(not any(map(_vectors, inside)), message)
         if all(len(_vectors(f)) != 1 for f in coefficients):
             for pairs in pairings(data):
                 yield _contracted(sums, coefficients, pairs)
@@ -84,30 +87,28 @@ def _contracted(
 ) -> Node:
     """One Wick pairing: traces over directions, times the coefficients."""
     vectors = [s.of for s in sums if s.of.sort.vector]
-    edges = [tuple(n.terms[-1] for n in pair) for pair in pairs]
+    edges: list[tuple[Term, ...]] = [(a.terms[-1], b.terms[-1]) for a, b in pairs]
     edges += [tuple(_vectors(f)) for f in rest if _vectors(f)]
     factors = [f for f in rest if not _vectors(f)]
     for one, other in pairs:
         between = zip(one.terms[:-1], other.terms[:-1], strict=True)
         factors += [Node("same", (), pair) for pair in between if pair[0] != pair[1]]
     for loop in connected_components((vectors, edges)):
-        var = [one.of.var for one, _ in pairs if one.terms[-1] in loop]
-        read = [
-            f for f in rest if isinstance(f.of, Weight) and {*_vectors(f)} & {*loop}
-        ]
-        plain = [
-            Node("entry", (), tuple(t for t in f.terms if t not in loop), f.of)
-            for f in read
-        ]
-        factors.append(Node("trace", tuple(plain), (), (var, loop[0].sort.size)))
+        variances = [one.of.var for one, _ in pairs if one.terms[-1] in loop]
+        entries = []
+        for f in rest:
+            if isinstance(f.of, Weight) and {*_vectors(f)} & {*loop}:
+                indices = tuple(t for t in f.terms if t not in loop)
+                entries.append(Node("entry", (), indices, f.of))
+        trace_of = (variances, loop[0].sort.size)
+        factors.append(Node("trace", tuple(entries), (), trace_of))
     return product([s for s in sums if not s.of.sort.vector], factors)
 
 
 def trace(values: list[Any], var: list[Any], size: sp.Expr) -> sp.Expr:
     """Product of variances and entries, summed over directions."""
-    along = sp.Mul(
-        *values, *(v.base[DIRECTION] if isinstance(v, Spectrum) else v for v in var)
-    )
+    variances = [v.base[DIRECTION] if isinstance(v, Spectrum) else v for v in var]
+    along = sp.Mul(*values, *variances)
     return sp.Sum(along, (DIRECTION, 1, size)) if along.has(DIRECTION) else size * along
 
 
@@ -116,16 +117,19 @@ def at_size(expr: sp.Expr, numbers: Mapping[sp.Symbol, Any]) -> sp.Expr:
     ``u_2``.
     """
     written = expr.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
-    written = written.replace(
-        lambda x: (
-            isinstance(x, sp.Sum) and all(q.is_Integer for l in x.limits for q in l[1:])
-        ),
-        lambda x: x.doit(),
-    )
+    written = written.replace(_is_finite_sum, lambda x: x.doit())
     return written.replace(
         lambda x: isinstance(x, sp.Indexed) and x.indices[0].is_Integer,
         lambda x: direction(x.base.name, x.indices[0]),
     )
+
+
+def _is_finite_sum(x: sp.Basic) -> bool:
+    """Whether an expression is a sum whose ends are all numbers."""
+    if not isinstance(x, sp.Sum):
+        return False
+    ends = itertools.chain.from_iterable(limit[1:] for limit in x.limits)
+    return all(end.is_Integer for end in ends)
 
 
 def direction(name: str, k: Any) -> sp.Symbol:
@@ -143,9 +147,8 @@ def slope(loss: sp.Expr, entry: sp.Indexed) -> sp.Expr:
     outer = loss.xreplace(short)
     other = sp.Symbol("j", integer=True, positive=True)
     parts = [sp.diff(outer, d) * sp.diff(s.function, entry) for s, d in short.items()]
-    return sp.Add(*parts).xreplace(
-        {d: s.xreplace({DIRECTION: other}) for s, d in short.items()}
-    )
+    written = {d: s.xreplace({DIRECTION: other}) for s, d in short.items()}
+    return sp.Add(*parts).xreplace(written)
 
 
 def mean(
@@ -172,14 +175,15 @@ def mean(
     """
     terms: dict[tuple[Any, ...], sp.Expr] = {}
     for sums, data, coefficients in _products(stated.loss if tree is None else tree):
+        bound = [s.of for s in sums]
         for pairs in pairings(data):
-            limits, term = _summed(
-                [s.of for s in sums], coefficients, pairs, indices, traces or {}
-            )
+            limits, term = _summed(bound, coefficients, pairs, indices, traces or {})
             terms[limits] = terms.get(limits, sp.S.Zero) + term
-    return sp.Add(
-        *(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items())
-    )
+    parts = [
+        sp.Sum(sp.expand(term), *limits) if limits else term
+        for limits, term in terms.items()
+    ]
+    return sp.Add(*parts)
 
 
 def _summed(
@@ -190,12 +194,17 @@ def _summed(
     traces: Mapping[sp.Expr, sp.Expr],
 ) -> tuple[tuple[Any, ...], sp.Expr]:
     """Limits of the sums that are left by one pairing, and what is summed."""
-    equal = [edge for a, b in pairs for edge in zip(a.terms, b.terms, strict=True)]
-    group = {
-        i: k for k, one in enumerate(connected_components((bound, equal))) for i in one
-    }
-    read = [i for f in rest if isinstance(f.of, Weight) for i in f.terms]
-    order = list(dict.fromkeys(group[i] for i in read))
+    equal: list[tuple[Any, Any]] = []
+    for a, b in pairs:
+        equal += zip(a.terms, b.terms, strict=True)
+    group: dict[Any, int] = {}
+    for k, component in enumerate(connected_components((bound, equal))):
+        group |= dict.fromkeys(component, k)
+    order: list[int] = []  # of the groups that weights read
+    for f in rest:
+        if isinstance(f.of, Weight):
+            order += [group[i] for i in f.terms]
+    order = list(dict.fromkeys(order))
     symbols = {k: indices[n] for n, k in enumerate(order)}
     of_group: dict[int, sp.Expr] = {}
     for one, _ in pairs:
@@ -209,15 +218,18 @@ def _summed(
     total: sp.Expr = sp.S.One
     limits: dict[int, Any] = {}
     for i in bound:
-        k = group[i]
+        k, size = group[i], i.sort.size
         along = of_group.pop(k, sp.S.One)
         if k in symbols:
-            limits[k], total = (symbols[k], 1, i.sort.size), total * along
+            limits[k] = (symbols[k], 1, size)
+            total = total * along
         elif k not in limits:
-            whole = along * i.sort.size
+            summed = along * size
             if along.has(indices[-1]):
-                whole = traces.get(along, sp.Sum(along, (indices[-1], 1, i.sort.size)))
-            limits[k], total = None, total * whole
+                explicit = sp.Sum(along, (indices[-1], 1, size))
+                summed = traces.get(along, explicit)
+            limits[k] = None
+            total = total * summed
     for f in rest:
         total *= _number(f, {i: symbols[group[i]] for i in f.terms})
     return tuple(limits[k] for k in order), total
@@ -226,8 +238,8 @@ def _summed(
 def _number(f: Node, symbols: Mapping[Any, sp.Symbol]) -> sp.Expr:
     if f.kind == "power":
         return _number(f.parts[0], symbols) ** f.of
-    said = "entries: the loss is no polynomial in Gaussian data and weights"
-    require(f.kind in ("number", "entry"), said)
+    message = "entries: the loss is no polynomial in Gaussian data and weights"
+    require(f.kind in ("number", "entry"), message)
     if f.kind == "number":
         return f.of
     return (
@@ -255,24 +267,28 @@ def expanded(
         If there are more than `MOST` products.
     """
     if n.kind == "plus":
-        return [m for p in n.parts for m in expanded(p, by)]
+        summands = (expanded(part, by) for part in n.parts)
+        return [*itertools.chain.from_iterable(summands)]
     if n.kind == "total":
         head = renamed(dataclasses.replace(n, parts=()), by)
-        return [((head, *s), f) for s, f in expanded(n.parts[0], {**by, n.of: head.of})]
+        inner = expanded(n.parts[0], {**by, n.of: head.of})
+        return [((head, *sums), factors) for sums, factors in inner]
     if n.kind != "times" and not (n.kind == "power" and n.of.is_Integer and n.of > 0):
         return [((), (renamed(n, by),))]
-    made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
+    products: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
     for part in n.parts * (1 if n.kind == "times" else int(n.of)):
-        made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
+        # Every factor is expanded anew, as each needs summed indices of its own.
+        products = [(a + c, b + d) for a, b in products for c, d in expanded(part, by)]
         require(
-            len(made) <= MOST, f"loss: more than {MOST} products when multiplied out"
+            len(products) <= MOST,
+            f"loss: more than {MOST} products when multiplied out",
         )
-    return made
+    return products
 
 
 def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
     """A product under its sums."""
-    made = Node("times", tuple(factors))
+    summed = Node("times", tuple(factors))
     for head in reversed(sums):
-        made = dataclasses.replace(head, parts=(made,))
-    return made
+        summed = dataclasses.replace(head, parts=(summed,))
+    return summed

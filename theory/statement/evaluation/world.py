@@ -86,8 +86,8 @@ class World(Decisions):
         for _ in frame.replays():
             self.spent += 1
             most = round(MOST_BRANCHES * self.patience)
-            said = f"statement {self.stated.name}: more than {most} branches"
-            require(self.spent <= most, said)
+            message = f"statement {self.stated.name}: more than {most} branches"
+            require(self.spent <= most, message)
             saved = self.table, self.known
             self.table, self.known = (
                 dict(self.table),
@@ -181,11 +181,14 @@ class World(Decisions):
     def pattern(self, classes: Classes, terms: tuple[Term, ...]) -> tuple[bool, ...]:
         """Truth values of the atoms of a weight at given indices, vectors aside."""
         by: dict[Term, Term] = dict(zip(classes.plain, terms, strict=True))
-        spelled = ([substituted(t, by) for t in atom] for atom in classes.atoms)
-        return tuple(
-            self.element(t[0]) is not None if len(t) == 1 else self.same(*t)
-            for t in spelled
-        )
+
+        def holds(atom: tuple[Term, ...]) -> bool:
+            there = [substituted(t, by) for t in atom]
+            if len(there) == 1:
+                return self.element(there[0]) is not None
+            return self.same(*there)
+
+        return tuple(map(holds, classes.atoms))
 
     def same(self, a: Term, b: Term) -> bool:
         """Whether two terms name the same element."""
@@ -301,24 +304,29 @@ def told_apart(
     chances = world.chances(functools.partial(world.pattern, of, tuple(of.plain)))
     keep = _telling(list(chances))
     of.atoms = [of.atoms[k] for k in keep]
-    patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
+    patterns = {_selected(p, keep): chance for p, chance in chances.items()}
     return patterns, {f.name for f in world.balanced}
 
 
 def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:
     """Places of few atoms, simplest first, that tell all patterns apart."""
 
-    def told(places: list[int]) -> int:
-        return len({tuple(p[i] for i in places) for p in patterns})
+    def count(places: list[int]) -> int:
+        return len({_selected(p, places) for p in patterns})
 
     keep: list[int] = []
     for k in range(len(patterns[0])):
-        if told([*keep, k]) > told(keep):
+        if count([*keep, k]) > count(keep):
             keep.append(k)
     for k in list(keep):  # what later ones made needless
-        if told([i for i in keep if i != k]) == len(patterns):
+        if count([i for i in keep if i != k]) == len(patterns):
             keep.remove(k)
     return keep
+
+
+def _selected(pattern: tuple[bool, ...], places: list[int]) -> tuple[bool, ...]:
+    """The truth values at some places of a pattern."""
+    return tuple(pattern[k] for k in places)
 
 
 def said(atom: tuple[Any, ...], holds: bool) -> str:

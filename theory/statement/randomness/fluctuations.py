@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ class Shifted(world.World):
     def __init__(self, roles: Roles, entries: Sequence[Entry], pairs: Classes) -> None:
         super().__init__(roles.stated, roles)
         self.shifts = dict(zip((ONE, TWO), entries, strict=True))
-        self.pair = pairs.weight, tuple(t for _, at in entries for t in at)
+        self.pair = pairs.weight, _indices(entries)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> Any:
         """Symbol of the class, and the shifts of this entry."""
@@ -137,7 +137,7 @@ class Shifted(world.World):
             return self.second(tree)
         for (value, orbit), weights in alike.items():
             sums[orbit] += _products(value) * factored(sp.Add(*weights))
-        return {x: both * _entries(self.shifts.values()) for x, both in sums.items()}
+        return {x: both * _count(self.shifts.values()) for x, both in sums.items()}
 
 
 def _products(value: sp.Expr) -> sp.Matrix:
@@ -150,8 +150,14 @@ def _products(value: sp.Expr) -> sp.Matrix:
     return sp.Matrix([x.xreplace({ONE: sp.S.Zero, TWO: sp.S.Zero}) for x in both])
 
 
-def _entries(entries: Any) -> sp.Expr:
-    return sp.Mul(*(t.sort.size for _, at in entries for t in at))
+def _indices(entries: Iterable[Entry]) -> tuple[Term, ...]:
+    """The indices of several entries in a row."""
+    return tuple(itertools.chain.from_iterable(at for _, at in entries))
+
+
+def _count(entries: Iterable[Entry]) -> sp.Expr:
+    """How many combinations of entries of these weights there are."""
+    return sp.Mul(*(t.sort.size for t in _indices(entries)))
 
 
 def moments(made: Any) -> Moments:
@@ -179,9 +185,8 @@ def moments(made: Any) -> Moments:
         ends: roles.pair(*ends) for ends in itertools.product(stated.weights, repeat=2)
     }
     for of in pairs.values():
-        for k, pattern in enumerate(
-            sorted(world.told_apart(stated, roles, of)[0])[::-1], 1
-        ):
+        patterns, _ = world.told_apart(stated, roles, of)
+        for k, pattern in enumerate(sorted(patterns)[::-1], 1):
             words = ", ".join(map(world.said, of.atoms, pattern))
             of.symbols[pattern] = notation.symbol(
                 f"C_{of.weight.name}_{k}", means=words, real=True
@@ -198,18 +203,17 @@ def moments(made: Any) -> Moments:
         def symbol(of: tuple[Entry, ...]) -> sp.Symbol:
             ends = tuple(w for w, _ in of)
             both = ends[0] if len(ends) == 1 else pairs[ends].weight
-            return drawn.entry(both, tuple(t for _, at in of for t in at))
+            return drawn.entry(both, _indices(of))
 
         chances = drawn.chances(lambda: tuple(map(symbol, read)), MOST_TRIPLES)
-        many = _entries(entries)
+        many = _count(entries)
         return {x: many * chance for x, chance in chances.items()}
 
     start = dict[Any, sp.Expr]()
     for w, law in random_starts.laws(made).items():
         e = w, roles.drawn(w)
-        variance = random_starts.variance(
-            law, law.size, [sp.Max(*(s.size for s in w.sorts))]
-        )
+        longest = sp.Max(*(s.size for s in w.sorts))
+        variance = random_starts.variance(law, law.size, [longest])
         start |= dict.fromkeys(counts([e], (e, e)), variance)
     orbits, triples = [], dict[Any, sp.Expr]()
     for ends, of in pairs.items():
@@ -218,14 +222,13 @@ def moments(made: Any) -> Moments:
             k: Shifted(roles, entries, of).second(tree)
             for k, tree in stated.trees.items()
         }
-        for (x, back, *classes), size in counts(
-            entries, (e, f), (f, e), (e,), (f,)
-        ).items():
-            curved = {k: found.get(x, NONE)[0] for k, found in second.items()}
+        sizes = counts(entries, (e, f), (f, e), (e,), (f,))
+        for (x, back, *both), size in sizes.items():
+            curved = {k: sums.get(x, NONE)[0] for k, sums in second.items()}
             squares = second["loss"].get(x, NONE)[1]
-            begun = start.get((x,), sp.S.Zero)
+            at_start = start.get((x,), sp.S.Zero)
             orbits.append(
-                Orbit(x, back, tuple(classes), factored(size), curved, squares, begun)
+                Orbit(x, back, tuple(both), factored(size), curved, squares, at_start)
             )
     for ends in itertools.product(stated.weights, repeat=3):
         e, f, g = entries = [(w, roles.drawn(w)) for w in ends]
@@ -253,10 +256,9 @@ def flow(found: Moments) -> Flow:
     first = {o.symbol: min(o.symbol, o.back, key=str) for o in found.orbits}
     where, curvature, rhs = {}, {}, dict(made.rates)
     for o in found.orbits:
-        h = first[o.symbol].name.replace("C_", "h_", 1)
-        curvature[o.symbol] = h = notation.symbol(
-            h, means=f"curvature along {o.symbol}"
-        )
+        name = first[o.symbol].name.replace("C_", "h_", 1)
+        h = notation.symbol(name, means=f"curvature along {o.symbol}")
+        curvature[o.symbol] = h
         where[h] = shortest(o.curvature["loss"] / o.size)
     for c, rate in made.rates.items():
         bent = [
@@ -267,37 +269,35 @@ def flow(found: Moments) -> Flow:
         rhs[bias[c]] = sp.Add(*carried) - sp.Add(*bent) / (2 * size[c])
     for o in (o for o in found.orbits if first[o.symbol] == o.symbol):
         noise = o.squares / o.size - sp.Mul(*(made.rates[c] for c in o.ends))
-        drawn = sp.S.Zero if random else eta / batch * shortest(noise)
-        rhs[o.symbol] = drawn - sp.Add(
-            *(
-                many / o.size * (curvature[a] * first[b] + first[a] * curvature[b])
-                for (to, a, b), many in found.triples.items()
-                if to == o.symbol
-            )
-        )
-    shown = {"loss": made.loss, **made.observables}
+        gained = sp.S.Zero if random else eta / batch * shortest(noise)
+        lost = [
+            many / o.size * (curvature[a] * first[b] + first[a] * curvature[b])
+            for (to, a, b), many in found.triples.items()
+            if to == o.symbol
+        ]
+        rhs[o.symbol] = gained - sp.Add(*lost)
+    observables = {"loss": made.loss, **made.observables}
     for x, form in made.quotient.order.items():
         part = {c: form.coeff(c) for c in size}
-        shown[str(x)] = form
-        shown[f"bias_{x}"] = sp.Add(*(a * bias[c] for c, a in part.items()))
-        shown[f"variance_{x}"] = sp.Add(
-            *(
-                first[o.symbol] * o.size * sp.Mul(*(part[c] / size[c] for c in o.ends))
-                for o in found.orbits
-            )
-        )
+        observables[str(x)] = form
+        observables[f"bias_{x}"] = sp.Add(*(a * bias[c] for c, a in part.items()))
+        terms = []
+        for o in found.orbits:
+            shares = sp.Mul(*(part[c] / size[c] for c in o.ends))
+            terms.append(first[o.symbol] * o.size * shares)
+        observables[f"variance_{x}"] = sp.Add(*terms)
     states = {x.name for x in rhs}
-    assumed = (*made.assumptions, RANDOM if random else ORDER, "small steps")
-    begun = made.start | {o.symbol: o.start for o in found.orbits}
+    at_start = made.start | {o.symbol: o.start for o in found.orbits}
+    limits = [*made.filled, *[WHOLE] * random]
     return dataclasses.replace(
         made.flow,
         name=f"{made.flow.name}, {'random starts' if random else 'batches'}",
         rhs=rhs,
-        initial={x: begun.get(x, sp.S.Zero) for x in rhs},
+        initial={x: at_start.get(x, sp.S.Zero) for x in rhs},
         where=where,
         status="leading order",
-        assumptions=assumed,
-        scope=scope_of(made.statement, made.sizes, [*made.filled, *[WHOLE] * random]),
-        observables={k: v for k, v in shown.items() if k not in states},
+        assumptions=(*made.assumptions, RANDOM if random else ORDER, "small steps"),
+        scope=scope_of(made.statement, made.sizes, limits),
+        observables={k: v for k, v in observables.items() if k not in states},
         entries=None,
     )

@@ -93,11 +93,11 @@ class Path:
 
     def named(self, table: np.ndarray) -> dict[str, tuple[str, np.ndarray]]:
         """Variables of a dataset over time."""
-        return {
-            name + label: ("t", x)
-            for label, part in zip(("", "_bias", "_sd"), table[:3], strict=True)
-            for name, x in zip(self.names, part, strict=True)
-        }
+        variables = {}
+        for label, part in zip(("", "_bias", "_sd"), table[:3], strict=True):
+            for name, curve in zip(self.names, part, strict=True):
+                variables[name + label] = ("t", curve)
+        return variables
 
     @property
     def about(self) -> dict[str, Any]:
@@ -168,16 +168,16 @@ def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> 
         If there are neither batches nor random weights, or the descent diverges.
     """
     random = random_starts.sizes(made, p)
-    said = (
+    message = (
         "batch_size = 0: all inputs at every step, without noise; set batch_size=8, say"
     )
-    require(p.batch_size or random, said)
+    require(p.batch_size or random, message)
     forms = made.quotient.order
-    order = np.array(
-        [[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float
+    order = random_starts.coefficients(made)
+    names_read = {s.name for s in made.statement.symbols}
+    numbers = frozenset(
+        (name, x) for name, x in p.as_dict().items() if name in names_read
     )
-    named = {s.name for s in made.statement.symbols}
-    numbers = frozenset((name, x) for name, x in p.as_dict().items() if name in named)
     walk = copy.copy(_begun(made, numbers))  # steps put new arrays in place of its own
     if at is not None:
         classes = [made.quotient.gauge[c.symbol] for c in made.classes]

@@ -123,24 +123,26 @@ class Passage:
         about = (made.reference, "leading order", assumed)
         if not self.saddle:
             T = notation.symbol("T", means="time at which the loss falls")
-            slopes = [notation.symbol(f"dT_d{c.label}") for c in made.classes]
-            parts = [
-                (s * c.weight.start.size) ** 2 / c.size
-                for s, c in zip(slopes, made.classes, strict=True)
-                if c.weight in random_starts.laws(made)
+            variances = []
+            for c in made.classes:
+                slope = notation.symbol(f"dT_d{c.label}")
+                if c.weight in random_starts.laws(made):
+                    variances.append((slope * c.weight.start.size) ** 2 / c.size)
+            spread = sp.Function("sd")(T)
+            return [
+                Equation("time_spread", spread, sp.sqrt(sp.Add(*variances)), *about)
             ]
-            name = sp.Function("sd")(T)
-            return [Equation("time_spread", name, sp.sqrt(sp.Add(*parts)), *about)]
         (time,) = sp.solve(sp.log(LENGTH) + RATE * TIME - sp.log(CONSTANT), TIME)
         density = LENGTH ** (self.many - 1) * sp.exp(-(LENGTH**2) / (2 * SIGMA**2))
-        norm, below = (
-            sp.integrate(density, (LENGTH, 0, end)) for end in (sp.oo, CONSTANT)
-        )
+        norm = sp.integrate(density, (LENGTH, 0, sp.oo))
+        below = sp.integrate(density, (LENGTH, 0, CONSTANT))
         late = factored(below / norm).subs(CONSTANT, CONSTANT * sp.exp(-RATE * TIME))
-        chance = sp.Function("P")(sp.Gt(notation.symbol("T"), TIME, evaluate=False))
+        T = notation.symbol("T")
+        chance = sp.Function("P")(sp.Gt(T, TIME, evaluate=False))
+        growth = sp.log(1 + ETA * GROWTH) / ETA
         return [
-            Equation("growth_in_steps", RATE, sp.log(1 + ETA * GROWTH) / ETA, *about),
-            Equation("time_of_start", notation.symbol("T"), time, *about),
+            Equation("growth_in_steps", RATE, growth, *about),
+            Equation("time_of_start", T, time, *about),
             Equation("survival", chance, late, *about),
         ]
 
@@ -206,11 +208,7 @@ def covariance(made: Any, p: Any) -> np.ndarray:
     """Covariance of the order parameters at the start."""
     data, of_entry = arrays.Data(p.as_dict()), random_starts.variances(made, p)
     spread = [of_entry.get(c.weight, 0.0) / data.scalar(c.size) for c in made.classes]
-    forms = [
-        [form.coeff(c.symbol) for c in made.classes]
-        for form in made.quotient.order.values()
-    ]
-    linear = np.array(forms, float)
+    linear = random_starts.coefficients(made)
     return linear @ np.diag(spread) @ linear.T
 
 
@@ -292,10 +290,10 @@ def outside(made: Any, p: Any) -> tuple[float, float] | None:
         return None
 
     def slope(shift: np.ndarray, along: np.ndarray) -> float:
-        moved = shift + symmetry.STEP * along
+        parts = np.split(shift + symmetry.STEP * along, ends[1:-1])
         weights = {
-            w: x + moved[a:b].reshape(x.shape)
-            for (w, x), a, b in zip(start.items(), ends[:-1], ends[1:], strict=True)
+            w: x + part.reshape(x.shape)
+            for (w, x), part in zip(start.items(), parts, strict=True)
         }
         value = arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
         return float(np.imag(value) / abs(symmetry.STEP))

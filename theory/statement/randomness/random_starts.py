@@ -57,14 +57,14 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
     found = {}
     for w, law in laws(made).items():
         for s in law.size.free_symbols:
-            said = (
+            message = (
                 f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values="
                 " in the statement"
             )
-            require(getattr(p, s.name) is not None, said)
+            require(getattr(p, s.name) is not None, message)
         found[w] = arrays.Data(p.as_dict()).scalar(law.size)
-        said = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
-        require(found[w] > 0, said)
+        message = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
+        require(found[w] > 0, message)
     return found
 
 
@@ -191,6 +191,15 @@ def ordered(made: Any, means: Mapping[Any, Any]) -> np.ndarray:
     return np.array(np.broadcast_arrays(*forms(*values)))
 
 
+def coefficients(made: Any) -> np.ndarray:
+    """Matrix of the order parameters (rows) in the classes (columns)."""
+    symbols = [c.symbol for c in made.classes]
+    rows = []
+    for form in made.quotient.order.values():
+        rows.append([form.coeff(x) for x in symbols])
+    return np.array(rows, float)
+
+
 class Bulk:
     """Descent on a flow from many starts at once; states have shape ``(order
     parameters, draws)``.
@@ -240,8 +249,8 @@ class Bulk:
         """
         with np.errstate(all="ignore"):
             x = x + self.eta * self.rates(x)
-        said = f"eta = {self.eta:g}: the descent diverges; take it smaller"
-        require(np.isfinite(x).all(), said)
+        message = f"eta = {self.eta:g}: the descent diverges; take it smaller"
+        require(np.isfinite(x).all(), message)
         return x
 
     def steps(self, x: np.ndarray) -> Iterator[np.ndarray]:
@@ -343,12 +352,9 @@ def _crossed(losses: Sequence[np.ndarray], level: float) -> np.ndarray:
     low, high = np.zeros_like(b), np.ones_like(b)
     for _ in range(HALVINGS):
         s = (low + high) / 2
-        value = (
-            b
-            + s
-            * ((c - a) + s * (2 * a - 5 * b + 4 * c - d + s * (3 * (b - c) + d - a)))
-            / 2
-        )
+        cubic = 3 * (b - c) + d - a
+        square = 2 * a - 5 * b + 4 * c - d + s * cubic
+        value = b + s * ((c - a) + s * square) / 2
         low = np.where(value > level, s, low)
         high = np.where(value > level, high, s)
     return (low + high) / 2
@@ -427,11 +433,11 @@ def followed(
     """
     names = [x.name for x in made.flow.state]
     if runs is None:
-        said = (
+        message = (
             "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for"
             " trained students"
         )
-        require(seeds is not None, said)
+        require(seeds is not None, message)
         label, numbers = "draw", list(range(seeds or 0))
         x = ordered(made, starts(made, p, seeds or 0))
     else:
@@ -451,18 +457,18 @@ def followed(
         numbers = np.atleast_1d(runs.seed.values).tolist()
         x = np.array([np.atleast_1d(first[name].values) for name in names], float)
     steps, times = prediction.clock(p, runs, until)
-    found = Bulk(made.flow, p).at(x, steps)
-    curve = xr.Dataset(
-        {k: ((label, "t"), v) for k, v in found.items()},
-        {label: numbers, "t": times, "step": ("t", steps)},
-        {"kind": "theory", "flow": made.flow.name, "reference": made.reference},
-    )
-    curve.attrs |= {
+    curves = Bulk(made.flow, p).at(x, steps)
+    variables = {name: ((label, "t"), curve) for name, curve in curves.items()}
+    coordinates = {label: numbers, "t": times, "step": ("t", steps)}
+    attributes = {
+        "kind": "theory",
+        "flow": made.flow.name,
+        "reference": made.reference,
         "status": "leading order",
         "assumptions": ASSUMED,
         "parameters": p.as_json(),
     }
-    return p.timed(curve)
+    return p.timed(xr.Dataset(variables, coordinates, attributes))
 
 
 def middle(made: Any, p: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,34 +50,33 @@ class Recursion:
         known = {s: sp.nsimplify(numbers[s.name]) for s in made.statement.symbols}
         sizes = {s: n for s, n in known.items() if s.is_integer}
         write = lambda x: wick.at_size(x, sizes).xreplace(known)
-        count = np.vectorize(lambda x: float(write(sp.S.Zero + x)), otypes=[float])
-        tables = [
+        numbers_of = np.vectorize(lambda x: float(write(sp.S.Zero + x)), otypes=[float])
+        orbits = found.orbits
+        tables: list[Collection[sp.Expr]] = [
             made.rates.values(),
             (made.loss, *made.observables.values()),
-            [o.squares for o in found.orbits],
-            *([o.curvature[k] for o in found.orbits] for k in made.statement.trees),
+            [o.squares for o in orbits],
         ]
-        self._parts = np.cumsum([len(x) for x in tables])[:-1]
-        written = [write(sp.S.Zero + x) for part in tables for x in part]
+        for name in made.statement.trees:
+            tables.append([o.curvature[name] for o in orbits])
+        self._parts = np.cumsum([len(table) for table in tables])[:-1]
+        expressions = itertools.chain.from_iterable(tables)
+        written = [write(sp.S.Zero + x) for x in expressions]
         self._evaluate = numeric.system([c.symbol for c in made.classes], written)
-        places = [{o.symbol: n for n, o in enumerate(found.orbits)}] * 3
-        classes = {c.symbol: n for n, c in enumerate(found.made.classes)}
-        self.ends = tuple(
-            np.array([[classes[x] for x in o.ends] for o in found.orbits]).T
-        )
-        self.sizes, self.pairs = (
-            count([x.size for x in of]) for of in (made.classes, found.orbits)
-        )
-        self.triples = np.array(
-            [[p[x] for p, x in zip(places, key, strict=True)] for key in found.triples]
-        ).T
+        class_places = {c.symbol: n for n, c in enumerate(found.made.classes)}
+        ends = [[class_places[x] for x in o.ends] for o in orbits]
+        self.ends = tuple(np.array(ends).T)
+        self.sizes = numbers_of([c.size for c in made.classes])
+        self.pairs = numbers_of([o.size for o in orbits])
+        orbit_places = {o.symbol: n for n, o in enumerate(orbits)}
+        triples = [[orbit_places[x] for x in triple] for triple in found.triples]
+        self.triples = np.array(triples).T
         self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
-        self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]
-        self.values = count([c.weight.mean for c in made.classes])
-        self.bias, self.moments = (
-            np.zeros(len(self.sizes)),
-            count([o.start for o in found.orbits]),
-        )
+        counts = numbers_of([*found.triples.values()])
+        self.weights = counts / self.some[self.triples[0]]
+        self.values = numbers_of([c.weight.mean for c in made.classes])
+        self.bias = np.zeros(len(self.sizes))
+        self.moments = numbers_of([o.start for o in orbits])
 
     def from_means(self) -> None:
         """Start from known class means: leave out how they scatter, before the first
@@ -85,10 +84,9 @@ class Recursion:
         """
         one, two = self.ends
         inside = one == two
-        whole = np.bincount(
-            one[inside], (self.pairs * self.moments)[inside], len(self.sizes)
-        )
-        self.moments = self.moments - inside * (whole / self.sizes**2)[one]
+        sums = (self.pairs * self.moments)[inside]
+        of_class = np.bincount(one[inside], sums, len(self.sizes))
+        self.moments = self.moments - inside * (of_class / self.sizes**2)[one]
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Product of two matrices over entries, given by their values on orbits."""
@@ -98,11 +96,10 @@ class Recursion:
     def here(self) -> None:
         """Evaluate rates, curvature and noise, and their slopes along all classes."""
         shape = len(self.values), len(self.values) + 1
+        moved = self.values[:, None] + symmetry.STEP * np.eye(*shape, 1)
         with np.errstate(all="ignore"):  # of states that diverge, or empty orbits
-            found = self._evaluate(
-                *(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1))
-            )
-        table = np.array([np.broadcast_to(x, shape[1]) for x in found])
+            rows = self._evaluate(*moved)
+        table = np.array([np.broadcast_to(row, shape[1]) for row in rows])
         values = table[:, 0].real
         slopes = table[:, 1:].imag / abs(symmetry.STEP)
         self.rates, self.shown, squares, *self.curved = np.split(values, self._parts)
@@ -131,11 +128,13 @@ class Recursion:
         shift = slopes @ self.bias
         shift[len(order) :] += np.array(self.curved) @ self.moments / 2
 
+        def form(slopes: np.ndarray, moments: np.ndarray) -> np.ndarray:
+            along = (slopes / self.sizes)[:, self.ends].prod(1)
+            return along @ (self.pairs * moments)
+
         def spread(moments: np.ndarray) -> np.ndarray:
-            variance, terms = (
-                (x / self.sizes)[:, self.ends].prod(1) @ (self.pairs * of)
-                for x, of in ((slopes, moments), (abs(slopes), abs(moments)))
-            )
+            variance = form(slopes, moments)
+            terms = form(abs(slopes), abs(moments))
             return np.sqrt(np.where(variance > ZERO * terms, variance, 0))
 
         values = [*order @ self.values, *self.shown]
@@ -196,15 +195,13 @@ def confirmed(found: Moments) -> Moments:
     """
     stated = found.made.statement
     many = check.TEACHERS if any(f.kept for f in stated.functions) else check.SIZES
-    for n, data in enumerate(
-        itertools.islice(check.listed(check.written(found.made)), many)
-    ):
+    listings = itertools.islice(check.listed(check.written(found.made)), many)
+    for n, data in enumerate(listings):
         for what, (one, two) in compared(found, data, n).items():
             close = abs(one - two) < AGREE * max(abs(one), abs(two), symmetry.SMALL)
-            said = (
-                f"{what} over orbits of pairs is {one:.6g}, over all entries {two:.6g}"
+            message = (
+                f"statement {stated.name}: fluctuations: {what} over orbits of pairs is"
+                f" {one:.6g}, over all entries {two:.6g}; train students"
             )
-            require(
-                close, f"statement {stated.name}: fluctuations: {said}; train students"
-            )
+            require(close, message)
     return found

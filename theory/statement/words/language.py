@@ -134,11 +134,11 @@ def sample(
     """
     leading = injective == "leading order"
     known = leading or not isinstance(injective, str)
-    said = (
+    message = (
         f"sample {name}: injective = {injective!r}: must be True, False, sorts or"
         " 'leading order'"
     )
-    require(known, said)
+    require(known, message)
     return _function(name, args, to, False, True if leading else injective, leading)
 
 
@@ -164,8 +164,8 @@ def _function(
     require(fits, f"{what}: injective in {chosen}: must be among its arguments {sorts}")
     one_to_one = tuple(k for k, s in enumerate(sorts) if s in chosen and s is not to.of)
     for s in (sorts[k] for k in one_to_one):
-        said = f"{what}: {s.size} {s} into {to.size} {to} cannot be one-to-one"
-        require(not (s.size - to.size).is_positive, said)
+        message = f"{what}: {s.size} {s} into {to.size} {to} cannot be one-to-one"
+        require(not (s.size - to.size).is_positive, message)
     return Function(name, sorts, to, kept, one_to_one, leading)
 
 
@@ -188,11 +188,13 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
     """
     for s in sorts:
         require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
-        said = (
+        message = (
             f"weight {name}: {s} is ordered: entries at absolute positions have no"
             " symmetry"
         )
-        require(not s.ordered, f"{said}; without ordered=True places are exchangeable")
+        require(
+            not s.ordered, f"{message}; without ordered=True places are exchangeable"
+        )
     if isinstance(start, Random):
         matrix = start.kind != "orthogonal" or len(sorts) == 2
         require(
@@ -231,8 +233,8 @@ def orthogonal(scale: Any = 1) -> Random:
 
 def _random(kind: str, size: Any) -> Random:
     made = node(size).of
-    said = f"start = {kind}({size}): must be a number that is not negative"
-    require(isinstance(made, sp.Expr) and not made.is_negative, said)
+    message = f"start = {kind}({size}): must be a number that is not negative"
+    require(isinstance(made, sp.Expr) and not made.is_negative, message)
     return Random(kind, made)
 
 
@@ -246,8 +248,8 @@ def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:
         and vectors == [s is sorts[-1] for s in sorts]
         and all(map(_is_sort, sorts))
     )
-    said = "its last sort, and no other, must be a vector: sort(..., vector=True)"
-    require(last, f"gauss {name}: {said}")
+    message = "its last sort, and no other, must be a vector: sort(..., vector=True)"
+    require(last, f"gauss {name}: {message}")
     return Gauss(name, sorts, var if isinstance(var, Spectrum) else sympified(var))
 
 
@@ -256,8 +258,8 @@ def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
     require(_is_sort(sort), f"draw of {sort!r}: must be of a sort")
     others = tuple(distinct) if isinstance(distinct, tuple | list) else (distinct,)
     for other in others:
-        said = f"draw of {sort}: distinct from {other!r}: must be a {sort}"
-        require(isinstance(other, Term) and other.sort is sort, said)
+        message = f"draw of {sort}: distinct from {other!r}: must be a {sort}"
+        require(isinstance(other, Term) and other.sort is sort, message)
     require(not sort.vector, f"draw of {sort}: directions of a vector cannot be drawn")
     return Index(sort, _parent(f"draw of {sort}", sort, of), others)
 

@@ -86,8 +86,8 @@ class Statement:
     @functools.cached_property
     def text(self) -> str:
         """The statement as canonical text, the same in every process."""
-        said = (self.version, self.name, self.title, self.closure, *self.trees.items())
-        return spelled(said, {})
+        content = (self.version, self.name, self.title, self.closure)
+        return spelled((*content, *self.trees.items()), {})
 
     @property
     def trees(self) -> dict[str, Node]:
@@ -126,18 +126,18 @@ class Statement:
                 continue
             many = math.prod(size[s] for k, s in enumerate(f.sorts) if k != f.parent)
             for s in (f.sorts[j] for j in f.injective):
-                said = (
+                message = (
                     f"{s.size} = {size[s]}: cannot be one-to-one into {f.to.size} ="
                     f" {size[f.to]}"
                 )
-                require(size[s] <= size[f.to], f"{f.kind} {f.name}: {said}")
+                require(size[s] <= size[f.to], f"{f.kind} {f.name}: {message}")
             often = not f.kept or f.injective or many % size[f.to] == 0
             of = ", ".join(f"{s.size} = {size[s]}" for s in f.sorts)
-            said = (
+            message = (
                 f"{of}: must be such that {f.to.size} = {size[f.to]} values occur"
                 " equally often"
             )
-            require(often, f"teacher {f.name}: {said}")
+            require(often, f"teacher {f.name}: {message}")
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}: {', '.join(w.name for w in self.weights)}>"
@@ -196,9 +196,11 @@ def statement(
     require(reads, f"{what}: loss: reads no weight")
     things = list(reached(tuple(trees.values())))
     kinds: tuple[Any, ...] = (Weight, Gauss, Function, Sort, Index, sp.Expr)
-    weights, gausses, functions, sorts, indices, numbers = (
-        tuple(x for x in things if isinstance(x, kind)) for kind in kinds
-    )
+
+    def of_kind(kind: Any) -> tuple[Any, ...]:
+        return tuple(x for x in things if isinstance(x, kind))
+
+    weights, gausses, functions, sorts, indices, numbers = map(of_kind, kinds)
     symbols: set[sp.Symbol] = set().union(*(x.free_symbols for x in numbers))
     for kind, declared in {
         "weight": weights,
@@ -218,18 +220,20 @@ def statement(
         )
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
     for s in (s for s in symbols if s.is_integer):
-        said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
+        message = (
+            f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
+        )
         real = f"a real number is number({s.name!r})"
         require(
-            (values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}"
+            (values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {message}; {real}"
         )
     bounded = {s.name for s in symbols if not s.is_integer}
     for key in bounds or {}:
-        said = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
-        require(key in bounded, said)
-    first, *others = trees.items()
+        message = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
+        require(key in bounded, message)
+    (_, tree), *others = trees.items()
     return Statement(
-        first[1],
+        tree,
         name,
         title or name,
         dict(others),
@@ -250,11 +254,9 @@ def statement(
 def _closed(what: str, tree: Node, bound: frozenset[Index]) -> None:
     """Refuse a summed index outside of its sum."""
     inside = bound | {tree.of} if tree.kind == "total" else bound
-    for i in (i for t in tree.terms for i in subterms(t) if isinstance(i, Index)):
-        require(
-            not i.bound or i in inside,
-            f"{what}: index {i!r} is used outside of its sum",
-        )
+    for i in subterms(*tree.terms):
+        outside = isinstance(i, Index) and i.bound and i not in inside
+        require(not outside, f"{what}: index {i!r} is used outside of its sum")
     for child in tree.parts:
         _closed(what, child, inside)
 
@@ -274,7 +276,9 @@ def unread(stated: Sequence[Statement], given: Mapping[str, Any]) -> None:
     ParameterError
         Naming the weight, draw, teacher, sample or Gaussian data.
     """
-    read = {x for s in stated for x in (*s.weights, *s.draws, *s.functions, *s.gausses)}
+    read: set[Any] = set()
+    for s in stated:
+        read.update(s.weights, s.draws, s.functions, s.gausses)
     for label, value in given.items():
         several = [*value.values()] if isinstance(value, Mapping) else value
         for x in several if isinstance(several, list | tuple) else [several]:
@@ -309,11 +313,14 @@ def scope_of(
     """Which students the flow of a statement describes, derived at some sizes or at
     any.
     """
-    free = ("eta", "steps", "eval_every", "batch_size")
+    limits = (*(only(s.name, n) for s, n in sizes.items()), *filled)
+    limited = [limit.field for limit in filled]
+    training = ("eta", "steps", "eval_every", "batch_size")
+    free = tuple(name for name in training if name not in limited)
     return Scope(
         f"the flow of {of.name}",
         "gradient descent in small steps",
-        (*(only(s.name, n) for s, n in sizes.items()), *filled),
-        free=tuple(x for x in free if x not in [limit.field for limit in filled]),
+        limits,
+        free=free,
         kind=kind,
     )

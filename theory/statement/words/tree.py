@@ -240,9 +240,9 @@ def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
     )
     require(len(sorts) == len(terms), f"{what}: {wanted}")
     for k, (s, t) in enumerate(zip(sorts, terms, strict=True)):
-        said = f"{what}: index {k + 1} = {t!r}"
-        require(isinstance(t, Term), f"{said}: must be an index of sort {s}")
-        require(t.sort is s, f"{said} is of sort {t.sort}, must be of sort {s}")
+        message = f"{what}: index {k + 1} = {t!r}"
+        require(isinstance(t, Term), f"{message}: must be an index of sort {s}")
+        require(t.sort is s, f"{message} is of sort {t.sort}, must be of sort {s}")
         above = [u for u in terms[:k] if u.sort is s.of]
         belongs = s.of is None or not above or t.parent in above
         require(belongs, f"{what}: {t!r} belongs to {t.parent!r}, not to {above[-1:]}")
@@ -394,11 +394,11 @@ def walk(root: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
-def subterms(term: Term) -> Iterator[Term]:
-    """A term, its arguments, what it belongs to and what it is distinct from."""
-    yield term
-    for t in term.inner:
-        yield from subterms(t)
+def subterms(*terms: Term) -> Iterator[Term]:
+    """Terms, their arguments, what they belong to and what they are distinct from."""
+    for term in terms:
+        yield term
+        yield from subterms(*term.inner)
 
 
 def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
