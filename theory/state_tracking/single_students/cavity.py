@@ -275,16 +275,18 @@ def column_forms() -> dict[str, Callable]:
     """Functions of the theory compiled from its equations, and from those of the
     dressed theory.
     """
-    own = equations()
-    return {
-        **forms(),
-        "entry_variance": own["entry_variance"].lambdify(V_k, V_w, R, mean_w, N),
-        "noise_right": own["noise_right"].lambdify(pi_i, T, V_all, V_k, R, S, d_g),
-        "noise_wrong": own["noise_wrong"].lambdify(pi_i, T, V_all, V_w, R, S, N, d_g),
-        "right": own["column_right"].lambdify(b_i, v_k, S),
-        "wrong": own["column_wrong"].lambdify(b_i, v_w, S, zeta, N),
-        "share": own["share_variance"].lambdify(d_g, N, n_train, L),
+    arguments = {
+        "entry_variance": (V_k, V_w, R, mean_w, N),
+        "noise_right": (pi_i, T, V_all, V_k, R, S, d_g),
+        "noise_wrong": (pi_i, T, V_all, V_w, R, S, N, d_g),
+        "column_right": (b_i, v_k, S),
+        "column_wrong": (b_i, v_w, S, zeta, N),
+        "share_variance": (d_g, N, n_train, L),
     }
+    compiled = dict(forms())
+    for name, symbols in arguments.items():
+        compiled[name] = chapter.equations[name].lambdify(*symbols)
+    return compiled
 
 
 @dataclass(frozen=True)
@@ -346,7 +348,7 @@ class Cavity:
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
         self.e, self.of_share = gauss_hermite(SHARES)
-        of_shares = column_forms()["share"](p.d_g, p.N, p.n_train, p.L)
+        of_shares = column_forms()["share_variance"](p.d_g, p.N, p.n_train, p.L)
         self.share = np.maximum(1 + self.e * np.sqrt(of_shares), 0)
         self.xi, self.of_xi = gauss_hermite(NOISE)
         # For accuracies, values at edges and middles of cells, and at equally spaced
@@ -388,8 +390,7 @@ class Cavity:
         V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
         weight = f["weight"](on_right, p.d_g)
         b, other = weight[..., None, None], S[:, None, None, None]
-        # constants and entries of a seed, at all its positions
-        at = on_right, elsewhere, V_all
+        attention = on_right, elsewhere
         overlaps = R[:, None], S[:, None]
         zeta = self.zeta[..., None, None]
         return Logits(
@@ -400,10 +401,12 @@ class Cavity:
             R=R,
             V_w=V_w,
             mean_w=mean,
-            u_k=f["noise_right"](*at, V_k[:, None], *overlaps, p.d_g),
-            u_w=f["noise_wrong"](*at, V_w[:, None], *overlaps, p.N, p.d_g),
-            z_k=f["right"](b, v_k[:, None], other),
-            z_w=f["wrong"](b, v_w[:, None], other, zeta, p.N),
+            u_k=f["noise_right"](*attention, V_all, V_k[:, None], *overlaps, p.d_g),
+            u_w=f["noise_wrong"](
+                *attention, V_all, V_w[:, None], *overlaps, p.N, p.d_g
+            ),
+            z_k=f["column_right"](b, v_k[:, None], other),
+            z_w=f["column_wrong"](b, v_w[:, None], other, zeta, p.N),
         )
 
     def rates(self) -> list[np.ndarray]:
@@ -422,15 +425,14 @@ class Cavity:
         wrong = 1 - self._mean(p_k)
         gain = self.share[:, None] * x.weight[..., None, None]
         variance = f["spread"](x.elsewhere + x.own**2, p.d_g) - x.weight**2
-        stir = (variance * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
-        by_alpha = [
-            (gain * (1 - p_k)).mean(1) - stir * (v_k - x.R[:, None, None]),
-            -(gain * p_w).mean(1) - stir * (v_w - x.mean_w[:, None, None]),
-            (wrong * (1 - x.own)).mean(1) / p.d_g,
-        ]
+        diffusion = (variance * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
+        rise = (gain * (1 - p_k)).mean(1) - diffusion * (v_k - x.R[:, None, None])
+        fall = -(gain * p_w).mean(1) - diffusion * (v_w - x.mean_w[:, None, None])
+        off_target = (wrong * (1 - x.own)).mean(1) / p.d_g
         force = forces(p, x.at, wrong, x.V_w, x.R, S)
         heads = self.attention.backward(W_Q, W_K, x.at, force)
         of_heads = [-p.eta * slope for slope in heads]
+        by_alpha = rise, fall, off_target
         return of_heads + [p.eta * rate / (p.d_g * p.N) for rate in by_alpha]
 
     def observe(self) -> dict[str, np.ndarray]:
