@@ -218,10 +218,10 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
         raise ParameterError(f"{file}: column {missing[0]} is missing")
     asked = p.n_train + p.n_test
     try:
-        kept = [
-            [row[c].split() for c in COLUMNS] for row in itertools.islice(rows, asked)
-        ]
-        both = np.array(kept, dtype=np.int64)
+        words = []
+        for row in itertools.islice(rows, asked):
+            words.append([row[c].split() for c in COLUMNS])
+        both = np.array(words, dtype=np.int64)
     except (AttributeError, ValueError, OverflowError, csv.Error):
         raise ParameterError(
             f"{file}: input and target must be as many whole numbers in every row,"
@@ -237,8 +237,10 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     teachers = _teachers(actions, states, file)
     d_g, N = teachers.shape
     first, second = slice(p.n_train), slice(p.n_train, None)
-    parts = (Sequences(actions[part], states[part]) for part in (first, second))
-    return p.replace(N=N, d_g=d_g, L=actions.shape[1]), Words(teachers, *parts)
+    train = Sequences(actions[first], states[first])
+    test = Sequences(actions[second], states[second])
+    sized = p.replace(N=N, d_g=d_g, L=actions.shape[1])
+    return sized, Words(teachers, train, test)
 
 
 def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:

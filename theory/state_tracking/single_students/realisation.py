@@ -119,9 +119,8 @@ class Start:
         mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
         scatter = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
         R = mean / p.N + rng.normal(scale=scatter, size=seeds)
-        S = mean / p.N + rng.normal(
-            scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds
-        )
+        scatter_of_S = scatter / np.sqrt(max(p.d_g - 1, 1))
+        S = mean / p.N + rng.normal(scale=scatter_of_S, size=seeds)
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
 
 
@@ -143,9 +142,8 @@ def started(p: Parameters, start: Start) -> None:
 
 # Realisation (fixed disorder) of students
 
-SINGLE = (
-    2e-5  # students store overlaps, means of thousands of entries, in single precision
-)
+# students store overlaps, means of thousands of entries, in single precision
+SINGLE = 2e-5
 
 
 def pairs_memory(p: Parameters) -> float:
@@ -220,9 +218,9 @@ class Realisation:
             words.fits(p)
             permutations = words.permutations
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        fixed = (
-            None if permutations is None else task.check_permutations(permutations, p)
-        )
+        fixed = None
+        if permutations is not None:
+            fixed = task.check_permutations(permutations, p)
         parts = []
         for seed in map(int, seeds):
             stream = task.streams(seed, p.data_draw)
@@ -270,29 +268,19 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time
             0, which depends on teachers and weights.
         """
-        sizes = (p.N, p.L, p.d_g)
+        as_parameters = "must be {} as the parameters say"
+        counted, sizes = self.share.shape[1:], (p.N, p.L, p.d_g)
         known: list[tuple[Any, Any, str]] = [
-            (
-                self.share.shape[1:],
-                sizes,
-                "(N, L, d_g) = {}, must be {} as the parameters say",
-            ),
-            (
-                self.data_draw,
-                p.data_draw,
-                "data_draw = {}, must be {} as the parameters say",
-            ),
+            (counted, sizes, f"(N, L, d_g) = {{}}, {as_parameters}"),
+            (self.data_draw, p.data_draw, f"data_draw = {{}}, {as_parameters}"),
         ]
         if runs is not None:
-            count = runs.sizes.get("seed", 1)
-            known.append(
-                (len(self.teachers), count, "{} students, must be {} as the runs")
-            )
+            students, count = len(self.teachers), runs.sizes.get("seed", 1)
+            known.append((students, count, "{} students, must be {} as the runs"))
         if self.seeds is not None and runs is not None and "seed" in runs.coords:
+            words = "of seeds {}, must be of {} as the runs"
             seeds = np.atleast_1d(runs.seed.values).tolist()
-            known.append(
-                (list(self.seeds), seeds, "of seeds {}, must be of {} as the runs")
-            )
+            known.append((list(self.seeds), seeds, words))
         for own, wanted, words in known:
             if own not in (None, wanted):
                 raise ParameterError("given: " + words.format(own, wanted))
@@ -346,7 +334,8 @@ class Realisation:
         for k in range(len(start.R)):
             teachers = task.draw_permutations(p, rng)
             data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-            parts.append(cls.counted(teachers, matched(teachers, start, k, rng), data))
+            M = matched(teachers, start, k, rng)
+            parts.append(cls.counted(teachers, M, data))
         return cls.joined(parts)
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
@@ -365,22 +354,21 @@ class Realisation:
     def joined(cls, members: list[Self]) -> Self:
         """Concatenate several realisations along the seeds."""
         pairs = [m.pairs for m in members if m.pairs is not None]
-        data = [one for m in members for one in m.sequences or ()]
+        sequences: list[task.Sequences] = []
+        for member in members:
+            sequences += member.sequences or ()
         return cls(
             np.concatenate([m.teachers for m in members]),
             np.concatenate([m.M for m in members]),
             np.concatenate([m.share for m in members]),
             np.concatenate(pairs) if pairs else None,
-            sequences=tuple(data) or None,
+            sequences=tuple(sequences) or None,
         )
 
     def __getitem__(self, own: slice) -> Self:
         """Realisation of some of the students."""
-        some = {
-            k: x[own]
-            for k, x in vars(self).items()
-            if k != "data_draw" and x is not None
-        }
+        by_student = {k: x for k, x in vars(self).items() if k != "data_draw"}
+        some = {k: x[own] for k, x in by_student.items() if x is not None}
         return replace(self, **some)
 
     def without_pairs(self) -> Self:
@@ -396,9 +384,8 @@ class Realisation:
         """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next
         state.
         """
-        return (
-            self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])
-        ).astype(float)
+        states = np.arange(self.M.shape[2])
+        return (self.teachers.swapaxes(1, 2)[..., None] == states).astype(float)
 
 
 def matched(
@@ -410,10 +397,8 @@ def matched(
     d_g, N = teachers.shape
     own = teachers[:, None, :] == np.arange(N)[:, None]
     M = rng.uniform(-1, 1, own.shape)
-    for which, variance in (
-        (own, start.variance_right[k]),
-        (~own, start.variance_wrong[k]),
-    ):
+    right, wrong = start.variance_right[k], start.variance_wrong[k]
+    for which, variance in ((own, right), (~own, wrong)):
         M[which] *= np.sqrt(variance / M[which].var())
     others = own.sum(0) - own
     along = np.stack([own, others, np.ones(own.shape)]).reshape(3, -1)
