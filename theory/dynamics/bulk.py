@@ -71,13 +71,11 @@ class Bulk:
         atol: float,
         labels: Sequence[str],
     ) -> None:
-        self.flow, self.numbers, self.end, self.rtol, self.labels = (
-            flow,
-            numbers,
-            end,
-            rtol,
-            labels,
-        )
+        self.flow = flow
+        self.numbers = numbers
+        self.end = end
+        self.rtol = rtol
+        self.labels = labels
         free, self._rhs, _, initial = flow._compiled
         self._fixed = np.array([numbers[s.name] for s in free]).reshape(
             len(free), len(labels)
@@ -149,7 +147,9 @@ class Bulk:
         ]
         points, t, h, y = state
         self._left = points >= 0
-        fixed, atol, found = self._fixed, self.atol, []
+        fixed = self._fixed
+        atol = self.atol
+        found = []
         first = self._rates(y, fixed)
         for _ in range(MOST_STEPS):
             h = np.minimum(h, 1 - t)
@@ -263,7 +263,8 @@ class Bulk:
             return of(t, self._at(t, step), self._point[step])
 
         # up to the first change at the end of a step; most have none before
-        ends, every = self._t + self._h, np.arange(len(self._t))
+        ends = self._t + self._h
+        every = np.arange(len(self._t))
         early = of(ends, self._within_step(ends, every), self._point) > 0
         begun = of(0.0, self.start, points)
         found = np.where(begun == 0, 0.0, np.nan)

@@ -191,12 +191,17 @@ class Path:
     def __init__(
         self, flow: Flow, values: Mapping[str, Any], bits: int, more: Sequence[sp.Expr]
     ) -> None:
-        moving, self.flint = [flow.time, *flow.state], library()
-        self.order, self.small = bits // 4 + 10, self.flint.arb(2) ** -bits
+        moving = [flow.time, *flow.state]
+        self.flint = library()
+        self.order = bits // 4 + 10
+        self.small = self.flint.arb(2) ** -bits
         self.rates = Balls(flow.expanded.values(), moving, values)
         self.more = Balls(more, moving, values)
-        self.t, self.y = self.flint.arb(0), Balls(flow.initial.values(), (), values)()
-        self.sizes, self.share, self.steps = [abs(x) for x in self.y], 1.0, 0
+        self.t = self.flint.arb(0)
+        self.y = Balls(flow.initial.values(), (), values)()
+        self.sizes = [abs(x) for x in self.y]
+        self.share = 1.0
+        self.steps = 0
         self.name = flow.time.name
         self.unit = self.flint.arb(0, 1)
 
@@ -222,7 +227,9 @@ class Path:
         than ``room``, as polynomials in time over a part: of series in time s, the
         rates of ``path + s^n e_k`` have them from the power n to 2 n - 1.
         """
-        flint, n, rows = self.flint, SLOPES + 1, range(len(paths))
+        flint = self.flint
+        n = SLOPES + 1
+        rows = range(len(paths))
         size = part.abs_upper() ** -n
 
         def terms(about: Any) -> list[list[Any]]:
@@ -275,7 +282,8 @@ class Path:
         self.steps += 1
         if self.steps > STEPS:
             raise self.lost(f"more than {STEPS} steps")
-        arb, poly = self.flint.arb, self.flint.arb_poly
+        arb = self.flint.arb
+        poly = self.flint.arb_poly
         radius = [x.rad() for x in self.y]
         thin = self.series(self.t, [x.mid() for x in self.y], self.order - 1)
         sizes = [[*map(_log, x)] for x in thin]
@@ -326,8 +334,10 @@ class Path:
         """Errors of paths in a step, at most and at its end, as long as they are no
         larger than ``room``.
         """
-        most, length = errors, h / PARTS
-        part, poly = self.unit * (length / 2), self.flint.arb_poly
+        most = errors
+        length = h / PARTS
+        part = self.unit * (length / 2)
+        poly = self.flint.arb_poly
         slopes = self.slopes(self.t + h / 2, paths, self.unit * (h / 2), room)
         for k in range(PARTS):
             middle = poly([length * (k + 0.5 - PARTS / 2), 1])
@@ -347,7 +357,8 @@ class Path:
         """Largest difference between the slope of a path and its rate, over a part of
         time.
         """
-        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
+        arb_poly = self.flint.arb_poly
+        arb_series = self.flint.arb_series
 
         def rates(about: Any, terms: int) -> list[Any]:
             self.flint.ctx.cap = terms
@@ -389,7 +400,9 @@ class Path:
             if crossing is not None:
                 return [t + crossing], [t + crossing]
             if high is not half:
-                self.t, self.y, ended = t + high, self.along(high), False
+                self.t = t + high
+                self.y = self.along(high)
+                ended = False
         return None, None
 
     def along(self, part: Any) -> list[Any]:
@@ -431,7 +444,8 @@ class Path:
 
     def sloped(self, part: Any) -> tuple[Any, Any]:
         """Value and slope of the event in a part of the last step."""
-        self.flint.ctx.cap, arb_series = 2, self.flint.arb_series
+        self.flint.ctx.cap = 2
+        arb_series = self.flint.arb_series
         now = [self.piece[0] + part, *self.along(part)]
         pairs = zip(now, [1, *self.rates(*now)], strict=True)
         value = arb_series(self.more(*(arb_series([*pair]) for pair in pairs))[0])

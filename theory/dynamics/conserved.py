@@ -68,7 +68,8 @@ def conserved(flow: Flow) -> list[Equation]:
         Each reads: initial value (a symbol if that is infinite) = conserved quantity.
         Only proved results are returned.
     """
-    terms, rng = ansatz(flow.state), np.random.default_rng(0)
+    terms = ansatz(flow.state)
+    rng = np.random.default_rng(0)
     invariants: list[Equation] = []
     gradients = np.empty((0, len(flow.state)))
     slopes, space = _null_space(flow, terms, rng)
@@ -223,7 +224,8 @@ def _reached(
     _, rates, jacobian, _ = flow._compiled
     if flow.driven or jacobian is None:
         return None
-    moved, slopes = _at(rates, numbers), _at(jacobian, numbers)
+    moved = _at(rates, numbers)
+    slopes = _at(jacobian, numbers)
     rng = np.random.default_rng(0)
     starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
     roots = roots_from(moved, slopes, starts)
@@ -270,7 +272,8 @@ def roots_from(
     for start in starts:
         with np.errstate(all="ignore"):
             here = scipy.optimize.root(rates, start, jac=jacobian).x
-            off, matrix = rates(here), jacobian(here)
+            off = rates(here)
+            matrix = jacobian(here)
         if not np.isfinite([*off, *matrix.flat]).all():
             continue
         # rates also vanish far away, where saturated softmaxes are: there a Newton step

@@ -61,7 +61,8 @@ class Dependence:
         self._elsewhere: dict[tuple[str, Any], Mapping[str, Any]] = {}
         self._derivatives: dict[tuple[str, str], sp.Expr | None] = {}
         if isinstance(parameters, Values):
-            self.p, changes = parameters.of, parameters.changes
+            self.p = parameters.of
+            changes = parameters.changes
             fields = {n: v for n, v in changes.items() if n in self.p._fields()}
             self.p = self.p.replace(**fields)
             self.given = {str(n): v for n, v in changes.items() if n not in fields}

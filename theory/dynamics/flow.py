@@ -234,7 +234,8 @@ class Flow:
         moving = [(x, rhs[x]) for x in self.state]
         if self.driven:
             moving.append((self.time, sp.S.One))
-        derivative, result = rhs, dict(at_start)
+        derivative = rhs
+        result = dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
                 derivative = {

@@ -127,7 +127,10 @@ class Steps:
         entries: Sequence[Any] | None = None,
         arrays: Any = np,
     ) -> None:
-        self.how, self.eta, self.steps, self.entries = how, eta, steps, entries
+        self.how = how
+        self.eta = eta
+        self.steps = steps
+        self.entries = entries
         self.arrays = arrays
         self.number = 0
         self.first: list[np.ndarray] = []  # momentum, or Adam's means of gradients

@@ -421,7 +421,8 @@ class _Point:
         if parts is None:
             return None
         n = len(self.variations.flow.state)
-        state, symbols = np.array(parts[1 : n + 1]), np.array(parts[n + 1 :])
+        state = np.array(parts[1 : n + 1])
+        symbols = np.array(parts[n + 1 :])
         return np.einsum("xt,txp->tp", state, self.s[k]) + (
             symbols.reshape(-1, len(k)).T @ self.directions
         )

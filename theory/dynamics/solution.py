@@ -73,7 +73,8 @@ def unify(flow: Flow) -> dict[str, Any]:
             symbols.setdefault(str(s), s)
         return {x: notation.expression(str(x), e, symbols) for x, e in exprs.items()}
 
-    rates, start = read(flow.rhs), read(initial)
+    rates = read(flow.rhs)
+    start = read(initial)
     for x in flow.rhs:
         if x not in start or start[x].free_symbols & {*keys}:
             raise ParameterError(
@@ -440,7 +441,8 @@ def observed(
     flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray
 ) -> xr.Dataset:
     """Label an array of states ``(state, time)`` and add the observables."""
-    name, numbers = flow.time.name, sweep.numbers(parameters)
+    name = flow.time.name
+    numbers = sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
     along = dict(zip([x.name for x in flow.state], states, strict=True))
     along[name] = times

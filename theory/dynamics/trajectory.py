@@ -67,7 +67,9 @@ class Trajectory:
         rtol: float,
         atol: float,
     ) -> None:
-        self.flow, self.numbers, self.end = flow, numbers, end
+        self.flow = flow
+        self.numbers = numbers
+        self.end = end
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
         self.fixed = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
         least = smallest(self.start)
@@ -78,7 +80,8 @@ class Trajectory:
             )
         atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
-        edges, gap = np.array([0.0, 1.0]), 0.0
+        edges = np.array([0.0, 1.0])
+        gap = 0.0
         self.parts = all_parts(tuple(flow.expanded.values()))
         if flow.driven:
             edges = special_times(
@@ -90,7 +93,8 @@ class Trajectory:
             moving = self.rhs(gap, self.start)
             if not np.isfinite([*self.start, *moving]).all():
                 raise ended(flow, numbers, 0.0, self.start, moving)
-            pieces, y = [], self.start
+            pieces = []
+            y = self.start
             for a, b in zip(edges, edges[1:], strict=False):
                 pieces += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
                 y = self.across(b - gap, pieces[-1].y[:, -1], gap)
@@ -121,7 +125,8 @@ class Trajectory:
         """Solutions one after the other from a state to a time. One that steps over a
         pulse of the rates is replaced by one that ends in it.
         """
-        ends, found = [t1], []
+        ends = [t1]
+        found = []
         while ends:
             solution = self.integrate(t0, y, ends[-1], dense_output=True)
             missed = self.stepped_over(solution)
@@ -136,7 +141,8 @@ class Trajectory:
         """Times at which rates are not the slope of a solution: of those at which their
         parts jump or change fast, and between.
         """
-        steps, states = solution.t, solution.sol
+        steps = solution.t
+        states = solution.sol
         times = special_times(
             self.parts, lambda t: self.fixed | self.named(t, states(t)), steps
         )
@@ -148,7 +154,8 @@ class Trajectory:
             APART, 0.01 * step
         )
         times, step = times[far], step[far]
-        y, short = states(times), 0.01 * step
+        y = states(times)
+        short = 0.01 * step
         rates = np.array(
             [self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]
         ).T
@@ -261,7 +268,8 @@ def with_errors(
     """Values of a function of states, and what errors of those that it uses make of
     them; the start is exact.
     """
-    here, noise = of(t, y), np.zeros(t.shape)
+    here = of(t, y)
+    noise = np.zeros(t.shape)
     for k in np.flatnonzero(used):
         moved = y.copy()
         moved[k] += ERROR * (atol + rtol * np.abs(y[k]))

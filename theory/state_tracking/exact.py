@@ -68,7 +68,9 @@ invariant = symbol("invariant", r"\mathcal{I}", "first integral of the flow", re
 ANY = "flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau"
 BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
-of_A, of_T, of_S = sp.Function("A")(D), T_of(D), sp.Function("S")(D)
+of_A = sp.Function("A")(D)
+of_T = T_of(D)
+of_S = sp.Function("S")(D)
 chapter = Chapter(ref(BEYOND), ANY, status="exact")
 
 

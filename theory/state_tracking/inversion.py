@@ -170,7 +170,8 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
         A, R, S and the observables of the flow over ``alpha``; infinite if they
         overflow.
     """
-    times, system = np.asarray(at), flow(p.teachers)
+    times = np.asarray(at)
+    system = flow(p.teachers)
     along = states(p.values(), times)
     curve = system.observed(p, times, np.array([along[x.name] for x in system.state]))
     return curve.assign_attrs(solver="exact solution by quadrature")

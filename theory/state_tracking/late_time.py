@@ -69,7 +69,8 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so
     that X = integral of dm/g is linear in alpha.
     """
-    rate, mean = flow("tau").rhs, mean_field.logit_equations()
+    rate = flow("tau").rhs
+    mean = mean_field.logit_equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
     of_logit = mean["c_R"].rhs * rate[R] + mean["c_S"].rhs * rate[S]
     written_as(speed.subs(growth_of_tau()), of_logit / (eta * g))
@@ -241,7 +242,8 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
     constants = np.full(points.N.size, np.nan)
     for k in np.flatnonzero(points.moving & ~points.dying):
-        one, depth = points[k : k + 1], quadrature.LOCKED
+        one = points[k : k + 1]
+        depth = quadrature.LOCKED
         start = one.s_of(one.D_0, one.E_0)
         while True:  # the integrand decays as e^(m - E)
             stop = one.locked(depth)

@@ -285,7 +285,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         infinite size; and ``D_separatrix``, the value of R_0 - S_0 at or below which
         attention dies.
     """
-    numbers, half = p.values(), float(emergence_time(p))
+    numbers = p.values()
+    half = float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
     moves = numbers["c_omega"] > 0 and p.d_g > 1
     if moves:
@@ -295,7 +296,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         at_edge = numbers | {"kappa": steepness}
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
             edge = float(exact.equations()["separatrix"].evaluate(at_edge))
-    notes, never = [], "never emerges"
+    notes = []
+    never = "never emerges"
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
     elif not moves:
@@ -383,7 +385,8 @@ def draw(result: Onset, axes: Any) -> None:
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    half, drawn = result.numbers["alpha_half"], result.curves()
+    half = result.numbers["alpha_half"]
+    drawn = result.curves()
     styles = {
         "flow (15)": ("-", "", "flow (15), exact"),
         "early time": (":", "o", "early time (78)"),

@@ -286,7 +286,8 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})
     times = np.where(points.A_0 >= target, 0.0, np.nan)
     open_ = np.flatnonzero((points.A_0 < target) & points.moving & ~points.dying)
-    points, target = points[open_], target[open_]
+    points = points[open_]
+    target = target[open_]
     last = -np.log1p(-target)
     to = np.sqrt(points.D_0**2 + 2 * (last - points.E_0) / points.kappa)
     start = points.s_of(points.D_0, points.E_0)

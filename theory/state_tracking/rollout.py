@@ -208,7 +208,8 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     known = steps[~np.isnan(steps)]
     arrays.array("accuracies", known, BY_ROUNDING, empty=True)
     N = refusal.number("N", N, Allowed(low=2), int)
-    reached, out = np.ones(steps.shape[:-1]), []
+    reached = np.ones(steps.shape[:-1])
+    out = []
     step = _step()
     for right_now in np.moveaxis(steps, -1, 0):
         reached = step(reached, right_now, N)

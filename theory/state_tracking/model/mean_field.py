@@ -225,7 +225,8 @@ def margin_of_state() -> sp.Expr:
 
 def abbreviations() -> Forms:
     """Definitions of g, m and the mean logits; each may use later ones."""
-    own, mean = equations(), logit_equations()
+    own = equations()
+    mean = logit_equations()
     of = (own["g"], own["margin"], mean["logit_other"], mean["logit_correct"])
     return {e.lhs: e.rhs for e in of}
 

@@ -114,7 +114,8 @@ def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
 def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
     """Sequences of a step, by number; the last batch of an epoch may be smaller."""
     size = p.batch_size or p.n_train
-    epoch, first = step // p.batches, step % p.batches * size
+    epoch = step // p.batches
+    first = step % p.batches * size
     return batch_order(seed, epoch, p.n_train)[first : first + size]
 
 

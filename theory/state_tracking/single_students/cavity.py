@@ -343,7 +343,9 @@ class Cavity:
     BY_SEED = ("zeta",)
 
     def __init__(self, p: Parameters, start: Start, accuracies: bool = True) -> None:
-        self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
+        self.p = p
+        self.attention = Attention(p)
+        self.zeta = start.zeta[:, None]
         self.accuracies = accuracies
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
@@ -381,15 +383,18 @@ class Cavity:
 
     def _logits(self) -> Logits:
         """Logits in the current state."""
-        p, f = self.p, column_forms()
+        p = self.p
+        f = column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
         pi, on_right, elsewhere = self.attention.parts(W_Q, W_K)
-        R, mean = self._mean(v_k), self._mean(v_w)
+        R = self._mean(v_k)
+        mean = self._mean(v_w)
         V_k = self._mean(v_k**2) - R**2
         V_w = self._mean(v_w**2) - mean**2
         V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
         weight = f["weight"](on_right, p.d_g)
-        b, other = weight[..., None, None], S[:, None, None, None]
+        b = weight[..., None, None]
+        other = S[:, None, None, None]
         attention = on_right, elsewhere
         overlaps = R[:, None], S[:, None]
         zeta = self.zeta[..., None, None]
@@ -411,7 +416,8 @@ class Cavity:
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
-        p, f = self.p, column_forms()
+        p = self.p
+        f = column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
         x = self._logits()
         e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)
@@ -437,8 +443,10 @@ class Cavity:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        p, x = self.p, self._logits()
-        right, other = self._mean(x.z_k), self._mean(x.z_w)
+        p = self.p
+        x = self._logits()
+        right = self._mean(x.z_k)
+        other = self._mean(x.z_w)
         e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)
         others = (p.N - 1) * (e_w @ self.of_v)[..., None, None]
         noisy = x.z_k[..., None] + np.sqrt(x.u_k)[..., None, None, None] * self.xi

@@ -195,7 +195,8 @@ def equations() -> Equations:
 @cache
 def forms() -> dict[str, Callable]:
     """Functions of the theory compiled from its equations."""
-    d, one = equations(), mean_field.logit_equations()
+    d = equations()
+    one = mean_field.logit_equations()
     return {
         "spread": d["spread"].lambdify(mean_field.participation, d_g),
         "curvature": d["curvature"].lambdify(g, N),

@@ -91,7 +91,8 @@ group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
 GROUP = (s, i, a)
 SIZE = n_train * L * share[GROUP]
-AT_R, BETWEEN = (*GROUP, r), (*GROUP, r, q)
+AT_R = (*GROUP, r)
+BETWEEN = (*GROUP, r, q)
 ELSEWHERE = 1 - sp.KroneckerDelta(i, j)
 
 exact = Chapter(ref(BEYOND), status="exact")
@@ -325,7 +326,9 @@ class FixedDisorder:
     def __init__(
         self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
     ) -> None:
-        self.p, self.attention, self.accuracies = p, Attention(p), accuracies
+        self.p = p
+        self.attention = Attention(p)
+        self.accuracies = accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
@@ -340,17 +343,20 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
-        self.given, self.share = given, given.share.astype(float)
+        self.given = given
+        self.share = given.share.astype(float)
         many = sequences * self.p.L
         B, N, L, d = given.share.shape
-        pairs, self.unit = given.pairs, 1 / many
+        pairs = given.pairs
+        self.unit = 1 / many
         if pairs is None:  # of an infinite training set
             own = np.einsum("ij,ab->ijab", np.eye(L), np.eye(d))
             other = np.repeat((1 - np.eye(L)) / d, d * d).reshape(L, L, d, d)
             pairs = given.share[:, :, :, None, :, None] * (own + other)
         counts = np.ascontiguousarray(pairs.transpose(0, 1, 3, 5, 2, 4)) * many
         counts = counts.reshape(B, N, L, d, L * d)
-        self.keep, self.left = np.ones((B, N, d)), given.share.astype(float)
+        self.keep = np.ones((B, N, d))
+        self.left = given.share.astype(float)
         if given.pairs is not None:
             # as few bytes as hold them, so that they stay in the cache
             counts = np.rint(counts, out=counts)
@@ -374,7 +380,8 @@ class FixedDisorder:
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
-        p, slopes = self.p, self.gradients()
+        p = self.p
+        slopes = self.gradients()
         if p.weight_decay:
             pairs = zip(slopes, self.state, strict=True)
             slopes = [g + p.weight_decay * w for g, w in pairs]
@@ -398,7 +405,8 @@ class FixedDisorder:
 
         W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
-        force, d_M = np.empty_like(at), np.empty(M.shape)
+        force = np.empty_like(at)
+        d_M = np.empty(M.shape)
         for student, each in enumerate(self._each(at)):
             of_student = self.keep[student], d_M[student]
             force[student] = fixed_disorder_kernels.gradients(*each, *of_student)
@@ -420,7 +428,8 @@ class FixedDisorder:
         """Order parameters, logits, loss and accuracies per seed."""
         from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
-        p, M = self.p, self.state[2]
+        p = self.p
+        M = self.state[2]
         N, d = M.shape[1:3]
         at, own, _ = self.attention.parts(*self.state[:2])
         observed = [fixed_disorder_kernels.observed(*each) for each in self._each(at)]
@@ -451,7 +460,8 @@ class FixedDisorder:
             answers[name + SE] = np.full(len(at), np.nan)
         if not self.accuracies:
             return answers
-        attention, M = at.astype(np.float32), self.state[2].astype(np.float32)
+        attention = at.astype(np.float32)
+        M = self.state[2].astype(np.float32)
         for student, words in enumerate(self.words):
             weights = attention[student], M[student]
             if not all(np.isfinite(w).all() for w in weights):

@@ -39,7 +39,8 @@ def sums(nodes: np.ndarray, memory: np.ndarray) -> np.ndarray:
     polynomial through them, each epoch times its entry of ``memory``.
     """
     epochs = np.arange(len(memory))
-    nodes, within = np.array([*nodes]) / len(memory), epochs / len(memory)
+    nodes = np.array([*nodes]) / len(memory)
+    within = epochs / len(memory)
     powers = PLACES[: len(nodes), None]
     return np.linalg.solve(nodes**powers, within**powers @ memory)
 
@@ -69,8 +70,12 @@ class Strides:
     def __init__(
         self, system: Any, tolerance: float = TOLERANCE, momentum: float = 0.0
     ) -> None:
-        self.system, self.tolerance, self.momentum = system, tolerance, momentum
-        self.epoch, self.length, self.next = 0, 0, 1
+        self.system = system
+        self.tolerance = tolerance
+        self.momentum = momentum
+        self.epoch = 0
+        self.length = 0
+        self.next = 1
         self.shapes = [np.shape(x) for x in system.state]
         sizes: list[int] = []
         for members, *shape in self.shapes:
@@ -95,9 +100,11 @@ class Strides:
         self.epoch += self.length
         if not np.isfinite(self.start).all():
             # descent has diverged, and stays so
-            self.recent, self.length = [], 2 * self.length
+            self.recent = []
+            self.length = 2 * self.length
             return
-        self.system.state, most = self._arrays(self.start), self.next
+        self.system.state = self._arrays(self.start)
+        most = self.next
         if room := getattr(self.system, "room", None):
             remaining, jumped = room(self.epoch)
             most = min(most, remaining)
@@ -105,7 +112,8 @@ class Strides:
                 self.recent = []
         if not self.recent:
             self._rates(self.epoch, 0)
-            self.recent, most = [0], 1
+            self.recent = [0]
+            most = 1
         past = self.recent[:ORDER]
         free = min({*range(ORDER + 1)} - {*past})
         self._stride(most, past, free)
@@ -124,7 +132,8 @@ class Strides:
             if error <= 1 or many == 1:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
-        self.recent, self.length = [free, *past], many
+        self.recent = [free, *past]
+        self.length = many
         self.end = self.start + self.change
         self.next = max(1, int(min(fits, LONGER * many, LONGEST)))
 
@@ -170,7 +179,8 @@ class Strides:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
-        changes, squares = self.made[:2], self.made[2]
+        changes = self.made[:2]
+        squares = self.made[2]
         self.change = np.matmul([weights, lower], self.kept, out=changes)[0]
 
         def norm(values: np.ndarray) -> np.ndarray:
@@ -189,13 +199,16 @@ class Single:
     """
 
     def __init__(self, system: Any) -> None:
-        self.system, self.start = system, system.state
-        self.epoch, self.length = 0, 0
+        self.system = system
+        self.start = system.state
+        self.epoch = 0
+        self.length = 0
 
     def advance(self) -> None:
         """Take an epoch."""
         self.start = self.system.state
-        self.epoch, self.length = self.epoch + self.length, 1
+        self.epoch = self.epoch + self.length
+        self.length = 1
         self.system.epoch()
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -215,7 +228,8 @@ def members(system: System, size: int = 1) -> list[System]:
     """
     alone = []
     for k in range(0, len(system.state[0]), size):
-        one, one_seed = copy.copy(system), slice(k, k + size)
+        one = copy.copy(system)
+        one_seed = slice(k, k + size)
         one.state = [x[one_seed] for x in system.state]
         for name in system.BY_SEED:
             value = getattr(system, name)

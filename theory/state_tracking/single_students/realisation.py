@@ -269,13 +269,15 @@ class Realisation:
             0, which depends on teachers and weights.
         """
         as_parameters = "must be {} as the parameters say"
-        counted, sizes = self.share.shape[1:], (p.N, p.L, p.d_g)
+        counted = self.share.shape[1:]
+        sizes = (p.N, p.L, p.d_g)
         known: list[tuple[Any, Any, str]] = [
             (counted, sizes, f"(N, L, d_g) = {{}}, {as_parameters}"),
             (self.data_draw, p.data_draw, f"data_draw = {{}}, {as_parameters}"),
         ]
         if runs is not None:
-            students, count = len(self.teachers), runs.sizes.get("seed", 1)
+            students = len(self.teachers)
+            count = runs.sizes.get("seed", 1)
             known.append((students, count, "{} students, must be {} as the runs"))
         if self.seeds is not None and runs is not None and "seed" in runs.coords:
             words = "of seeds {}, must be of {} as the runs"
@@ -343,7 +345,8 @@ class Realisation:
 
         Drawn realisations, which have no seeds, are numbered.
         """
-        counts, seeds = [], self.seeds or range(len(self.teachers))
+        counts = []
+        seeds = self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
             chosen = task.batch(p, int(seed), step)
             batch = task.Sequences(data.actions[chosen], data.states[chosen])

@@ -103,12 +103,14 @@ def _likeliest(row, step, word, M, first, z):
     step, and ``M``, ``first`` belong to the current state.
     """
     top, lead, apart = first
-    own, action = row[step], word[step]
+    own = row[step]
+    action = word[step]
     if own * lead[action] > (1 - own) * apart:  # whatever the other actions are
         return top[action]
     z[:] = 0
     for j in range(len(row)):
-        entries, weight = M[word[j]], row[j]
+        entries = M[word[j]]
+        weight = row[j]
         for r in range(len(z)):
             z[r] += weight * entries[r]
     best = 0
@@ -165,11 +167,13 @@ def _below(low, step, wrong, width, first):
     """Distribution function of a number that is uniform between neighbours in
     ``wrong``, plus Gaussian noise, at equally spaced points.
     """
-    points, cells = len(first), len(wrong) - 1
+    points = len(first)
+    cells = len(wrong) - 1
     ramp, last = np.empty(points), np.empty(points)
     for m in range(cells + 1):
         # Far from the edge of a cell the integral is zero or a straight line.
-        begin, reach = low - wrong[m], FAR * width
+        begin = low - wrong[m]
+        reach = FAR * width
         start = int(min(max((-begin - reach) / step + 1, 0.0), points))
         stop = int(min(max((-begin + reach) / step + 1, 0.0), points))
         ramp[:start] = 0
@@ -205,7 +209,8 @@ def column_accuracies(
     wrong_of = np.dot(z_w.reshape(-1, parts), fine.T).reshape(L, shares, -1)
     for i in range(L):
         s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
-        edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
+        edge = 5 * max(s_k, s_w)
+        width = max(s_w, 1e-9)
         for e in range(shares):
             right, wrong = right_of[i, e], wrong_of[i, e]
             low = min(right[0], wrong[0]) - edge
