@@ -97,7 +97,7 @@ def training_time() -> sp.Expr:
     1, S = S_inf afterwards.
     """
     of_T = sp.Function("T")(D)
-    settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
+    settled = exact.margin().subs({A: 1, S: S_inf})
     late = sp.exp(settled) / N
     # the integral of e^m/(N-1) over D once A = 1
     written_as(sp.exp(settled) / (N - 1), late.diff(D))
@@ -123,10 +123,10 @@ def large_L() -> sp.Expr:
     """
     e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
     centred = {D_0: 0, A_0: e**2}
-    begun = exact.equations()["epsilon"].rhs.subs(centred)
+    begun = exact.height().subs(centred)
     up = sp.sqrt(2 * (depth - begun) / (steep / e**2))  # D_a
     at_level = centred | {level: 1 - sp.exp(-depth), kappa: steep / e**2}
-    written_as(up**2, exact.equations()["D_of_level"].rhs.subs(at_level))
+    written_as(up**2, exact.D_of_level().subs(at_level))
     onset_part = waited().subs({D_0: 0, D: up})
     onset_part = onset_part.subs({kappa: steep / e**2, epsilon: begun})
     # the argument of the arc tangent is positive and large

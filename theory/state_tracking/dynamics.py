@@ -72,7 +72,7 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant
     entry gives Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
+    step = sp.expand(mean_field.update_M())
     everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
     to_own = step.coeff(mean_field.OWN) * definitions.mean_overlap(teacher, student)
@@ -106,9 +106,9 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is
     the printed grouping.
     """
-    independent = definitions.overlap_equations()["tau_bar_iid"].rhs
+    independent = definitions.independent_overlap()
     mean = update.subs({c_S: 1 - c_R, tau: independent})
-    mean = mean.subs(c_R, mean_field.logit_equations()["c_R"].rhs)
+    mean = mean.subs(c_R, mean_field.weight_of_R())
     return written_as(eta * EPOCH * g * form, mean)
 
 
@@ -138,11 +138,11 @@ def update_of_pair() -> sp.Expr:
     """Update of the overlap of a student's matrix with any teacher of a group. It
     depends on that teacher only through its overlap with the matrix's own teacher.
     """
-    tau_group = definitions.overlap_equations()["tau_bar_group"].rhs
+    tau_group = definitions.group_overlap()
     of_pair = definitions.mean_overlap(b, a)
     update = projected_update(b, a).subs(of_pair, definitions.tau_ab)
     update = update.subs(tau, tau_group)
-    spell = {c_S: 1 - c_R, c_R: mean_field.logit_equations()["c_R"].rhs}
+    spell = {c_S: 1 - c_R, c_R: mean_field.weight_of_R()}
     spelled = update.subs(c_S, 1 - c_R).subs(spell)
     return written_as(SCALE * A * (definitions.tau_ab - 1 / N), spelled)
 
@@ -173,7 +173,7 @@ def dA_dalpha_chain() -> sp.Expr:
     """One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N
     |grad A|^2.
     """
-    return -eta * c_A * mean_field.equations()["dloss_dA"].rhs
+    return -eta * c_A * mean_field.dloss_dA()
 
 
 def equations() -> Equations:
@@ -208,32 +208,29 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     ParameterError
         For any other word.
     """
-    eq = equations()
-    mean = mean_field.logit_equations()
-    spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
-    of_teachers = definitions.overlap_equations()
+    spell = {c_S: mean_field.weight_of_S(), c_R: mean_field.weight_of_R()}
     overlaps = {
         "iid": None,
         "tau": tau,
-        "distinct": of_teachers["tau_bar_distinct"].rhs,
-        "group": of_teachers["tau_bar_group"].rhs,
+        "distinct": definitions.distinct_overlap(),
+        "group": definitions.group_overlap(),
     }
     factors = {"closure": "c_closure", "ansatz": "c_ansatz_mean"}
     overlap = _option("teacher_overlap", teacher_overlap, overlaps)
     factor = _option("closure", closure, factors)
     if overlap is None:
-        dR = eq["delta_R_mean"].rhs / EPOCH
-        dS = eq["delta_S_mean"].rhs / EPOCH
+        dR = delta_R_mean() / EPOCH
+        dS = delta_S_mean() / EPOCH
     else:
-        dR = (eq["delta_R"].rhs / EPOCH).subs(spell).subs(tau, overlap)
-        dS = (eq["delta_S"].rhs / EPOCH).subs(spell).subs(tau, overlap)
+        dR = (update_on_target() / EPOCH).subs(spell).subs(tau, overlap)
+        dS = (update_off_target() / EPOCH).subs(spell).subs(tau, overlap)
     closed = attention.equations()[factor]
     c_of_A = closed.rhs
-    dA = eq["dA_dalpha_chain"].rhs.subs(c_A, c_of_A)
+    dA = dA_dalpha_chain().subs(c_A, c_of_A)
     observables = {
-        "logit_correct": mean["logit_correct"].rhs,
-        "logit_other": mean["logit_other"].rhs,
-        "loss": mean_field.equations()["loss_of_margin"].rhs,
+        "logit_correct": mean_field.logit_correct(),
+        "logit_other": mean_field.logit_other(),
+        "loss": mean_field.loss_of_margin(),
         "c_A": c_of_A,
     }
     assumptions = (MEAN_FIELD, mean_field.EXCHANGEABLE, *closed.assumptions)
@@ -266,7 +263,7 @@ def thermodynamic_limit() -> Flow:
         return sp.limit(factored((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
-    g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    g_limit = sp.limit(mean_field.wrong_mass().subs(N, size), size, sp.oo)
     rhs = {}
     for x, expr in full.rhs.items():
         order = L if x == A else sp.S.One

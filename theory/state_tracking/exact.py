@@ -174,6 +174,7 @@ def S_of_D() -> sp.Expr:
 
 
 @chapter.derives(m, "R = S + D", name="margin_of_D")
+@cache
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
@@ -184,7 +185,7 @@ def margin() -> sp.Expr:
 @chapter.derives(sp.Function("alpha")(D))
 def alpha_of_D() -> sp.Expr:
     """Training time, from dT = pace eta g dalpha."""
-    inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
+    inverse_g = sp.together(1 / mean_field.wrong_mass())
     integrand = inverse_g.subs(m, sp.Function("m")(D)) / of_A
     return along(D, integrand) / (eta * pace)
 

@@ -58,7 +58,7 @@ chapter = Chapter(ref(BEYOND), status="exact")
 
 def growth_of_tau() -> Forms:
     """Pace and drift by the mean overlap of teachers."""
-    return {q: exact.equations()[q.name].rhs for q in (pace, drift)}
+    return dict(zip((pace, drift), exact.growth(), strict=True))
 
 
 @cache
@@ -70,12 +70,11 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     that X = integral of dm/g is linear in alpha.
     """
     rate = flow("tau").rhs
-    mean = mean_field.logit_equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
-    of_logit = mean["c_R"].rhs * rate[R] + mean["c_S"].rhs * rate[S]
+    of_logit = mean_field.weight_of_R() * rate[R] + mean_field.weight_of_S() * rate[S]
     written_as(speed.subs(growth_of_tau()), of_logit / (eta * g))
     of_margin = m + sp.exp(m) / (N - 1)
-    written_as(1 / mean_field.equations()["g"].rhs, of_margin.diff(m))
+    written_as(1 / mean_field.wrong_mass(), of_margin.diff(m))
     of_alpha = of_margin.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
     W, shifted = sp.symbols("W shifted", positive=True)
     in_W = sp.expand_log(of_margin.subs(m, sp.log((N - 1) * W)), force=True)
@@ -139,17 +138,17 @@ def late_R() -> sp.Expr:
 def constant() -> sp.Expr:
     """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
     a = sp.Function("A")(D)
-    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
+    off = exact.S_of_D().subs({exact.drift: 0, sp.Function("T")(D): T})
     S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
     lifted = ((a + (1 - a) / d_g) * D).diff(D)
     # <z_k> = S + c_R D
     z_rate = S_rate + lifted.subs(a.diff(D), kappa * (1 - a) * D)
     decay = sp.exp(-kappa * (D**2 - D_0**2) / 2)
-    slope = exact.equations()["A_of_D"].rhs.diff(D)
+    slope = exact.attention_of_difference().diff(D)
     written_as(kappa * (1 - A) * D, slope.subs(decay, (1 - A) / (1 - A_0)))
     margin = sp.Function("m")(D)
     weight = sp.exp(margin) / (N - 1)
-    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, margin)
+    inverse_g = 1 / mean_field.wrong_mass().subs(m, margin)
     form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
     # R' = 1 + S', m' = N/(N-1) z'
     form = written_as(form, 1 + S_rate + weight * z_rate - inverse_g / a)
@@ -187,7 +186,7 @@ def off_target_limit() -> sp.Sum:
     """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and
     integrated term by term.
     """
-    attention = exact.equations()["A_of_D"].rhs
+    attention = exact.attention_of_difference()
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
     written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
     beyond = sp.erfc(D_0 * sp.sqrt(n * kappa / 2))

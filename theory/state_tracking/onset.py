@@ -103,14 +103,14 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 def rates() -> Forms:
     """Right-hand sides of the flow (15) for independent teachers."""
     return {
-        q: rate.subs(tau, definitions.overlap_equations()["tau_bar_iid"].rhs)
+        q: rate.subs(tau, definitions.independent_overlap())
         for q, rate in flow("tau").rhs.items()
     }
 
 
 def early_mass() -> sp.Expr:
     """g for small logits."""
-    return sp.cancel(mean_field.equations()["g"].rhs.subs(m, 0))
+    return sp.cancel(mean_field.wrong_mass().subs(m, 0))
 
 
 @chapter.derives(
@@ -228,9 +228,9 @@ def sharp() -> sp.Expr:
     eta alpha.
     """
     size = sp.Symbol("size", positive=True)
-    centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
+    centred = exact.height().subs({D_0: 0, A_0: 1 / size})
     coefficient = sp.limit(centred * size, size, sp.oo)
-    steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
+    steep = at_large_sizes(exact.steepness().subs(tau, 1 / N) / L)
     at_start = secant().subs(D_0, 0).subs(epsilon, coefficient / L)
     at_start = at_start.subs(kappa, steep * L).subs(T, eta * alpha)
     return written_as(sp.sec(ANGLE) ** 2 / L, at_start)

@@ -198,6 +198,7 @@ def moved() -> sp.Expr:
 
 
 @overlaps.derives(tau_bar, "beyond Eq. (77): a group", *GROUP, name="tau_bar_group")
+@cache
 def group_overlap() -> sp.Expr:
     """Mean overlap of different elements of a group: of d_g elements, d_g/N fix a given
     state, as those that lead to each of the N states are equally many; the identity

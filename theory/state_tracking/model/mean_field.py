@@ -165,6 +165,7 @@ def cross_entropy() -> sp.Expr:
 
 
 @chapter.derives(loss, "Eq. (10), by the margin", "closure", MEAN_FIELD)
+@cache
 def loss_of_margin() -> sp.Expr:
     """Loss in terms of the margin."""
     of_margin = sp.exp(cross_entropy().subs(z_k, z_kbar + m))
@@ -187,6 +188,7 @@ def loss_derivatives() -> tuple[sp.Expr, sp.Expr]:
 
 
 @chapter.derives(g, "Eqs. (15), (59)", "softmax of the mean logits", name="g")
+@cache
 def wrong_mass() -> sp.Expr:
     """Probability of all wrong states."""
     _, by_other = loss_derivatives()
@@ -225,10 +227,7 @@ def margin_of_state() -> sp.Expr:
 
 def abbreviations() -> Forms:
     """Definitions of g, m and the mean logits; each may use later ones."""
-    own = equations()
-    mean = logit_equations()
-    of = (own["g"], own["margin"], mean["logit_other"], mean["logit_correct"])
-    return {e.lhs: e.rhs for e in of}
+    return {g: wrong_mass(), m: margin(), z_kbar: logit_other(), z_k: logit_correct()}
 
 
 # Variance of the logits over the entries of M; gives a formula for the initial value
@@ -342,14 +341,14 @@ entries = Chapter(ref, status="exact")
 @cache
 def dR_dM() -> sp.Expr:
     """Derivative of R by an entry of M."""
-    return delta_gradient(definitions.equations()["R"].rhs, ENTRY)
+    return delta_gradient(definitions.on_target(), ENTRY)
 
 
 @entries.derives(sp.Derivative(S, ENTRY), "Eq. (47)", "d_g >= 2")
 @cache
 def dS_dM() -> sp.Expr:
     """Derivative of S by an entry of M."""
-    slope = delta_gradient(definitions.equations()["S"].rhs, ENTRY)
+    slope = delta_gradient(definitions.off_target(), ENTRY)
     return written_as((ALL - OWN) / (d_g * (d_g - 1) * N), slope)
 
 
@@ -369,6 +368,7 @@ def dz_kbar_dM() -> sp.Expr:
 
 
 @entries.derives(UPDATE, "Eqs. (42), (50)-(52)", MEAN_FIELD)
+@cache
 def update_M() -> sp.Expr:
     """Step of descent of an entry of M in an epoch."""
     step = -eta * (dloss_dz_k() * dz_k_dM() + g * dz_kbar_dM())

@@ -113,7 +113,7 @@ def own_weight() -> sp.Expr:
     at j = i - L, plus chance occurrences elsewhere.
     """
     chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
-    of_R = mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i)
+    of_R = mean_field.weight_of_R().subs(A, pi_i)
     return written_as(of_R, pi_i + (1 - pi_i) * chance)
 
 

@@ -64,7 +64,7 @@ MARGIN = sp.log((N - 1) * (1 - g) / g)  # at which wrong states have the probabi
 )
 def noise_of_entries() -> sp.Expr:
     """Variance of a logit at given attention."""
-    of_logits = mean_field.variance_equations()["logit_variance"].rhs
+    of_logits = mean_field.logit_variance()
     return of_logits.subs(sigma2, V)
 
 
@@ -98,15 +98,15 @@ def noise_cost_annealed() -> sp.Expr:
 @chapter.derives(loss_i, "loss at one position", *ASSUMED)
 def loss_dressed() -> sp.Expr:
     """Mean-field loss, and the cost of the noise."""
-    return mean_field.equations()["loss_of_margin"].rhs + v * h / 2
+    return mean_field.loss_of_margin() + v * h / 2
 
 
 @chapter.derives(m, "margin at one position", "exact")
 @cache
 def margin_position() -> sp.Expr:
     """Margin by the attention at the position."""
-    at_i = mean_field.logit_equations()["logit_correct_position"].rhs
-    return mean_field.equations()["margin"].rhs.subs(z_k, at_i)
+    at_i = mean_field.logit_correct_position()
+    return mean_field.margin().subs(z_k, at_i)
 
 
 # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the
@@ -121,8 +121,8 @@ def margin_position() -> sp.Expr:
 )
 def dloss_dpi_margin() -> sp.Expr:
     """Derivative of the loss by attention on the right action, through the margin."""
-    mass = mean_field.equations()["g"].rhs
-    mean_loss = mean_field.equations()["loss_of_margin"].rhs
+    mass = mean_field.wrong_mass()
+    mean_loss = mean_field.loss_of_margin()
     g_by_m = written_as(-g * (1 - g), sp.diff(mass, m).subs(m, MARGIN))
     loss_by_m = written_as(-g, sp.diff(mean_loss, m).subs(m, MARGIN))
     slope = sp.diff(margin_position(), pi_i)

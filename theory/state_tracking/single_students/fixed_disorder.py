@@ -104,7 +104,7 @@ def mean_weight() -> sp.Expr:
     """Mean weight of an action in the attention output: the frequency of the action at
     each position is given by the pair counts.
     """
-    retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
+    retrieved = definitions.retrieved().subs(a, b)
     weight = sp.KroneckerDelta(definitions.action[j], b)
     return retrieved.xreplace({weight: pairs[s, i, j, a, b] / share[GROUP]})
 
@@ -112,7 +112,7 @@ def mean_weight() -> sp.Expr:
 @exact.derives(mean[AT_R])
 def group_logit() -> sp.Expr:
     """Mean logit of a state in a group."""
-    of_word = definitions.equations()["logit"].rhs.xreplace({a: b})
+    of_word = definitions.scores().xreplace({a: b})
     return of_word.xreplace({output[i, b]: weight[(*GROUP, b)]})
 
 
