@@ -290,12 +290,12 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     scale, star, edge = np.inf, np.inf, -np.inf
     moves = numbers["c_omega"] > 0 and p.d_g > 1
     if moves:
-        scale = float(equations()["onset_time_scale"].evaluate(numbers))
-        star = float(equations()["alpha_star"].evaluate(numbers))
+        scale = equations()["onset_time_scale"].number(numbers)
+        star = equations()["alpha_star"].number(numbers)
         steepness = exact.equations()["kappa"].evaluate(numbers)
         at_edge = numbers | {"kappa": steepness}
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
-            edge = float(exact.equations()["separatrix"].evaluate(at_edge))
+            edge = exact.equations()["separatrix"].number(at_edge)
     notes = []
     never = "never emerges"
     if numbers["A_0"] >= 0.5:
@@ -315,7 +315,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
     else:
         notes.append(ONE_TIME)
-    early = float(equations()["onset_coefficient"].evaluate(numbers))
+    early = equations()["onset_coefficient"].number(numbers)
     table = {
         "c_omega": (numbers["c_omega"], "attention constant (14)"),
         "T_alpha": (scale, "onset time scale sqrt(2/c_omega)/eta"),
@@ -365,7 +365,7 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
     star = np.inf
     if numbers["c_omega"] > 0:
-        star = float(equations()["alpha_star"].evaluate(numbers))
+        star = equations()["alpha_star"].number(numbers)
     rising = times["alpha"] < star
     before = numbers | {"alpha": np.where(rising, times["alpha"], 0)}
     sharp = np.where(rising, equations()["onset_sharp"].evaluate(before), np.nan)

@@ -309,7 +309,7 @@ def initial_variance(p: Parameters) -> float:
     """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at
     Table 2).
     """
-    return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
+    return variance_equations()["logit_variance_initial"].number(p.values())
 
 
 @scope.guard(ARCHITECTURE)

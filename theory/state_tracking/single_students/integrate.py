@@ -101,7 +101,7 @@ class Strides:
         if not np.isfinite(self.start).all():
             # descent has diverged, and stays so
             self.recent = []
-            self.length = 2 * self.length
+            self.length *= 2
             return
         self.system.state = self._arrays(self.start)
         most = self.next
@@ -207,7 +207,7 @@ class Single:
     def advance(self) -> None:
         """Take an epoch."""
         self.start = self.system.state
-        self.epoch = self.epoch + self.length
+        self.epoch += self.length
         self.length = 1
         self.system.epoch()
 
