@@ -288,7 +288,9 @@ class Bulk:
             part, self._t[searched], ends[searched], self._point[searched]
         )
         alone[owner[~real]] = True
-        owner, low, high = owner[real], low[real], high[real]
+        owner = owner[real]
+        low = low[real]
+        high = high[real]
         step = (
             np.searchsorted(
                 self._point + self._t, owner + (low + high) / 2, side="right"

@@ -367,7 +367,8 @@ class Path:
             return [arb_series(r) for r in values]
 
         n = self.order
-        rest, near = rates(part, n + 1), rates(self.flint.arb(0), n)
+        rest = rates(part, n + 1)
+        near = rates(self.flint.arb(0), n)
         size = part.abs_upper() ** n
         defects = []
         for p, r, x in zip(paths, near, rest, strict=True):

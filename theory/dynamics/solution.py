@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 NO_PARAMETERS: Mapping[str, float] = types.MappingProxyType({})
+TOLERANCE = Allowed(above=0, below=1)
 END_ROUNDING = 16 * np.finfo(float).eps
 
 
@@ -204,10 +205,8 @@ def _solved(
         end[name] = end.pop("until")
     crossing = quantities(flow, {} if events is None else events)
     _refuse(flow, parameters, end, crossing.values())
-    rtol, atol = (
-        number(*of, Allowed(above=0, below=1))
-        for of in (("rtol", rtol), ("atol", atol))
-    )
+    rtol = number("rtol", rtol, TOLERANCE)
+    atol = number("atol", atol, TOLERANCE)
     at = None if at is None else listed("at", at)
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}

@@ -105,7 +105,8 @@ def _samples(
         values = np.append(values, both, 1)
         parts = np.append(parts, of_part)
         v, noise = both.reshape(2, *t.shape)
-        series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
+        series = np.abs(v @ SERIES)
+        slopes = np.abs(v @ SLOPES)
         rest = 4 * series[:, -3:].sum(
             1
         )  # a slope's is larger by the square of the degree

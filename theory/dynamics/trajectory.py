@@ -134,7 +134,8 @@ class Trajectory:
                 ends.append(missed[0])
                 continue
             found.append(solution)
-            t0, y = ends.pop(), solution.y[:, -1]
+            t0 = ends.pop()
+            y = solution.y[:, -1]
         return found
 
     def stepped_over(self, solution: Any) -> np.ndarray:
@@ -153,7 +154,8 @@ class Trajectory:
         far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(
             APART, 0.01 * step
         )
-        times, step = times[far], step[far]
+        times = times[far]
+        step = step[far]
         y = states(times)
         short = 0.01 * step
         rates = np.array(
@@ -184,7 +186,8 @@ class Trajectory:
                 options["dense_output"] = False
                 solution = scipy.integrate.solve_ivp(self.rhs, (t0, t1), y0, **options)
                 last = np.argmin(np.diff(solution.t) > 0)
-                t, y = solution.t[last], solution.y[:, last]
+                t = solution.t[last]
+                y = solution.y[:, last]
                 raise ended(
                     self.flow, self.numbers, self.end * t, y, self.rhs(t, y)
                 ) from None
@@ -192,7 +195,8 @@ class Trajectory:
         if solution.success and good.all():
             return solution
         last = np.flatnonzero(good)[-1].item()
-        t, y = solution.t[last], solution.y[:, last]
+        t = solution.t[last]
+        y = solution.y[:, last]
         if (
             t1 - t > CLOSE
         ):  # the integrator gave up on a long step: the solution goes on
@@ -249,7 +253,8 @@ class Trajectory:
         @functools.cache
         def at(t: float) -> float:
             k = max(int(np.searchsorted(self.t, t)) - 1, 0)
-            t0, y0 = self.t[k], self.y[:, k]
+            t0 = self.t[k]
+            y0 = self.y[:, k]
             return float(of(t, self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0))
 
         # closer to zero than the integration is exact, polynomials must do

@@ -72,7 +72,8 @@ def proper_time() -> sp.Expr:
     """T(D) from 1/A = 1/E + (1/A - 1/E), with epsilon neglected against kappa D^2/2 in
     the bracket.
     """
-    scaled, scaled_start = sp.sqrt(kappa) * D, sp.sqrt(kappa) * D_0
+    scaled = sp.sqrt(kappa) * D
+    scaled_start = sp.sqrt(kappa) * D_0
     both = waited() + (H(scaled) - H(scaled_start)) / sp.sqrt(kappa)
     split = 1 / rise() + lock(scaled)
     slope_of_H = sp.Subs(sp.Derivative(H(t), t), t, scaled)

@@ -287,7 +287,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     """
     numbers = p.values()
     half = float(emergence_time(p))
-    scale, star, edge = np.inf, np.inf, -np.inf
+    scale = np.inf
+    star = np.inf
+    edge = -np.inf
     moves = numbers["c_omega"] > 0 and p.d_g > 1
     if moves:
         scale = equations()["onset_time_scale"].number(numbers)

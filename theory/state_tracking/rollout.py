@@ -255,21 +255,22 @@ def with_accuracy(
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
     constant = xr.DataArray(mean_field.initial_variance(p))
-    variances = {"variance_correct": variance_correct, "variance_other": variance_other}
-    deviations = []
-    for name, variance in variances.items():
-        along = constant if variance is None else _along(gap, name, variance)
-        deviations.append(np.sqrt(along))
-    accuracies = gaussian_accuracy(gap, *deviations, p.N)
+    of_correct = _along(gap, "variance_correct", variance_correct, constant)
+    of_other = _along(gap, "variance_other", variance_other, constant)
+    accuracies = gaussian_accuracy(gap, np.sqrt(of_correct), np.sqrt(of_other), p.N)
     sizes = {"accuracy": accuracies, "N": p.N, "L": p.L}
     final = equations()["rollout_mean"].evaluate(sizes)
     return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
-def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
+def _along(
+    curve: xr.DataArray, name: str, value: Any, usual: xr.DataArray
+) -> xr.DataArray:
     """Check that numbers are positive, and give them the curve's dimensions if they
-    have none.
+    have none; the usual ones for None.
     """
+    if value is None:
+        return usual
     if isinstance(value, xr.DataArray):
         arrays.array(name, value.values, POSITIVE)
         return value

@@ -38,10 +38,9 @@ def sizes(name: str) -> tuple[int, int]:
     """Order of a group and number of points that it acts on."""
     order = 1
     for kind, n in _factors(name):
-        if kind in "ZD":
-            order *= n if kind == "Z" else 2 * n
-        else:
-            order *= math.factorial(n) if kind == "S" else math.factorial(n) // 2
+        permutations = math.factorial(n)
+        orders = {"Z": n, "D": 2 * n, "S": permutations, "A": permutations // 2}
+        order *= orders[kind]
     return order, order if name.endswith(REGULAR) else _factors(name)[0][1]
 
 

@@ -237,7 +237,8 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     states = np.pad(both[:, 1], ((0, 0), (1, 0)), constant_values=START)
     teachers = _teachers(actions, states, file)
     d_g, N = teachers.shape
-    first, second = slice(p.n_train), slice(p.n_train, None)
+    first = slice(p.n_train)
+    second = slice(p.n_train, None)
     train = Sequences(actions[first], states[first])
     test = Sequences(actions[second], states[second])
     sized = p.replace(N=N, d_g=d_g, L=actions.shape[1])
@@ -250,7 +251,8 @@ def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
         raise ParameterError(
             f"{file}: actions and states must be numbers from 0 to 10000"
         )
-    before, after = states[:, :-1], states[:, 1:]
+    before = states[:, :-1]
+    after = states[:, 1:]
     tables = np.full((actions.max() + 1, states.max() + 1), -1)
     tables[actions, before] = after
     if (tables[actions, before] != after).any():

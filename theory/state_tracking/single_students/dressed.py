@@ -195,16 +195,18 @@ def equations() -> Equations:
 @cache
 def forms() -> dict[str, Callable]:
     """Functions of the theory compiled from its equations."""
-    d = equations()
-    one = mean_field.logit_equations()
-    return {
-        "spread": d["spread"].lambdify(mean_field.participation, d_g),
-        "curvature": d["curvature"].lambdify(g, N),
-        "cost": d["noise_cost"].lambdify(g, N),
-        "by_margin": d["dloss_dpi_margin"].lambdify(g, v, R, S, N, d_g),
-        "by_noise": d["dloss_dpi_noise"].lambdify(h, pi[i, j], V, d_g),
-        "weight": one["c_R"].lambdify(A, d_g),
+    arguments = {
+        "spread": (mean_field.participation, d_g),
+        "curvature": (g, N),
+        "noise_cost": (g, N),
+        "dloss_dpi_margin": (g, v, R, S, N, d_g),
+        "dloss_dpi_noise": (h, pi[i, j], V, d_g),
     }
+    compiled = {}
+    for name, symbols in arguments.items():
+        compiled[name] = chapter.equations[name].lambdify(*symbols)
+    compiled["weight"] = mean_field.logit_equations()["c_R"].lambdify(A, d_g)
+    return compiled
 
 
 def forces(
@@ -218,8 +220,9 @@ def forces(
     """Derivatives of the dressed loss with respect to all attention entries."""
     f = forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
-    force = f["by_noise"](f["cost"](wrong, p.N)[..., None], at, V[:, None, None], p.d_g)
-    on_right = f["by_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
+    cost = f["noise_cost"](wrong, p.N)[..., None]
+    force = f["dloss_dpi_noise"](cost, at, V[:, None, None], p.d_g)
+    on_right = f["dloss_dpi_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
     return (force + on_right[..., None] * np.eye(p.L)) / p.L
 
 
@@ -234,7 +237,8 @@ def summary(
     among them. Variances over rows include the variance of the means.
     """
     overlaps = {"A": A.mean(1), "R": R.copy(), "S": S.copy()}
-    means, variances = {}, {}
+    means = {}
+    variances = {}
     for kind, (mean, variance) in logits.items():
         means[f"logit_{kind}"] = mean.mean(1)
         variances[f"variance_{kind}"] = variance.mean(1) + mean.var(1)

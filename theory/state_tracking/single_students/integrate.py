@@ -188,7 +188,9 @@ class Strides:
             np.square(values, out=squares)
             return np.sqrt(np.add.reduceat(squares, self.members))
 
-        size, change, error = norm(self.start), norm(changes[0]), norm(changes[1])
+        size = norm(self.start)
+        change = norm(changes[0])
+        error = norm(changes[1])
         worst = float((error / (change + FLOOR * size + np.finfo(float).tiny)).max())
         return math.inf if math.isnan(worst) else worst / self.tolerance
 
@@ -320,6 +322,7 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
         for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)).tolist():
             within = range(path.epoch, end + 1)
             high = path.epoch + bisect.bisect_left(within, 0.5, key=partial(A_of, k))
-            below, above = A(high - 1)[k], A(high)[k]
+            below = A(high - 1)[k]
+            above = A(high)[k]
             times[k] = high - 1 + (0.5 - below) / (above - below)
     return times

@@ -306,7 +306,8 @@ class Realisation:
     @classmethod
     def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
         """Realisation of one student from its training set."""
-        actions, states = data.actions, data.states
+        actions = data.actions
+        states = data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
         # In memory as the machine code reads it: state, place, action there, group.
         pairs = np.empty((N, L, d_g, L, d_g), np.float32).transpose(0, 3, 1, 4, 2)
@@ -400,7 +401,8 @@ def matched(
     d_g, N = teachers.shape
     own = teachers[:, None, :] == np.arange(N)[:, None]
     M = rng.uniform(-1, 1, own.shape)
-    right, wrong = start.variance_right[k], start.variance_wrong[k]
+    right = start.variance_right[k]
+    wrong = start.variance_wrong[k]
     for which, variance in ((own, right), (~own, wrong)):
         M[which] *= np.sqrt(variance / M[which].var())
     others = own.sum(0) - own

@@ -81,11 +81,14 @@ def _first_guesses(M):
     """
     N, d, _ = M.shape
     top = np.zeros((N, d), np.int64)
-    lead, apart = np.empty((N, d)), np.zeros(N)
+    lead = np.empty((N, d))
+    apart = np.zeros(N)
     for s in range(N):
         for a in range(d):
             row = M[s, a]
-            best, second, least = row[0], -np.inf, row[0]
+            best = row[0]
+            second = -np.inf
+            least = row[0]
             for r in range(1, N):
                 least = min(least, row[r])
                 if row[r] > best:
@@ -143,7 +146,8 @@ def answers(at, M, words, states):
     """
     (n, L), z = words.shape, np.empty(len(M), M.dtype)
     top, lead, apart = _first_guesses(M)
-    right, ends = np.zeros(n), np.zeros(n)
+    right = np.zeros(n)
+    ends = np.zeros(n)
     for w in range(n):
         rolled = states[w, 0]
         for i in range(L):
@@ -169,7 +173,8 @@ def _below(low, step, wrong, width, first):
     """
     points = len(first)
     cells = len(wrong) - 1
-    ramp, last = np.empty(points), np.empty(points)
+    ramp = np.empty(points)
+    last = np.empty(points)
     for m in range(cells + 1):
         # Far from the edge of a cell the integral is zero or a straight line.
         begin = low - wrong[m]
@@ -208,11 +213,13 @@ def column_accuracies(
     right_of = np.dot(z_k.reshape(-1, parts), middle.T).reshape(L, shares, -1)
     wrong_of = np.dot(z_w.reshape(-1, parts), fine.T).reshape(L, shares, -1)
     for i in range(L):
-        s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
+        s_k = math.sqrt(u_k[i])
+        s_w = math.sqrt(u_w[i])
         edge = 5 * max(s_k, s_w)
         width = max(s_w, 1e-9)
         for e in range(shares):
-            right, wrong = right_of[i, e], wrong_of[i, e]
+            right = right_of[i, e]
+            wrong = wrong_of[i, e]
             low = min(right[0], wrong[0]) - edge
             step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
             if not abs(step) < np.inf:  # descent has diverged

@@ -136,7 +136,8 @@ def _table(M):
     """
     d, N = M.shape
     rows = np.ones((2 * d + 3, N))
-    variance, mean = rows[d], rows[2 * d + 2]
+    variance = rows[d]
+    mean = rows[2 * d + 2]
     variance[:], mean[:] = 0, 0
     for a in range(d):
         for r in range(N):
@@ -332,14 +333,16 @@ def observed(at, pairs, unit, share, left, M, target):
     found = np.zeros((5, groups))
     one = np.empty(groups)
     two = np.empty(groups)
-    overlap, every = 0.0, 0.0
+    overlap = 0.0
+    every = 0.0
     O = np.empty((d, groups))
     z = np.empty((N, groups))
     sums = np.empty((d + 2, groups))
     for s in range(N):
         rows = _table(M[s])
         part = share[s].reshape(-1)
-        square, mean = rows[d], rows[2 * d + 2]
+        square = rows[d]
+        mean = rows[2 * d + 2]
         for a in range(d):
             overlap += M[s, a, target[s, a]]
             every += d * mean[target[s, a]]
