@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 FEWEST = 32  # points, below which one after the other is faster
 ROOM = 2**13  # numbers of a state that are integrated at once
-FIRST, LEAST = 1e-3, 1e-12  # steps, in units of the run
+FIRST = 1e-3  # step, in units of the run
+LEAST = 1e-12  # step, in units of the run
 MOST_STEPS = 2_000  # an explicit method needs more only where the flow is stiff
-SAFETY, SHORTER, LONGER = 0.9, 0.2, 2.0  # of a step to the next
+# of a step to the next
+SAFETY = 0.9
+SHORTER = 0.2
+LONGER = 2.0
 STAGES = DOP853.n_stages
 
 

@@ -80,7 +80,8 @@ def certify(
     """
     digits = number("digits", digits, Allowed(low=1, high=300), int)
     name = flow.time.name
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
     goal = []
     with allow_beyond(beyond):
         if {"until", name} <= {*end} and name != "until":
@@ -282,7 +283,6 @@ class Path:
         self.steps += 1
         if self.steps > STEPS:
             raise self.lost(f"more than {STEPS} steps")
-        arb = self.flint.arb
         poly = self.flint.arb_poly
         radius = [x.rad() for x in self.y]
         thin = self.series(self.t, [x.mid() for x in self.y], self.order - 1)
@@ -293,7 +293,7 @@ class Path:
             for k in (len(x) - 1, len(x) - 2):
                 lengths.append(max((goal + x[j] - x[k]) / (k - j) for j in range(k)))
         usual = min(lengths)
-        first = h = arb(math.exp(min(usual, FAR)) * self.share)
+        first = h = self.flint.arb(math.exp(min(usual, FAR)) * self.share)
         spare = [4 * r for r in radius]
         for _ in range(TRIES if self.t + h / SHORTEST > end else 0):
             last = not self.t + h < end

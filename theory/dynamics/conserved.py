@@ -151,7 +151,9 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         return [{}]
     free = flow._compiled[0]
     rng = np.random.default_rng(0)
-    draws = [_random(free, rng) for _ in range(DRAWS if free else 1)]
+    draws = []
+    for _ in range(DRAWS if free else 1):
+        draws.append({x: _random(x, rng) for x in free})
     decimals = any(r.has(sp.Float) for r in rates)
     polynomials = all(r.is_polynomial(*flow.state) for r in rates)
     if decimals and polynomials and not free and len(flow.state) > 1:
@@ -189,17 +191,9 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     return points + missed
 
 
-def _random(
-    free: Sequence[sp.Symbol], rng: np.random.Generator
-) -> dict[sp.Symbol, float]:
-    """Random values of parameters."""
-    values = {}
-    for x in free:
-        if x.is_integer:
-            values[x] = float(rng.integers(3, 20))
-        else:
-            values[x] = 10 ** rng.uniform(-1.3, 0.3)
-    return values
+def _random(x: sp.Symbol, rng: np.random.Generator) -> float:
+    """A random value of a parameter."""
+    return float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
 
 
 def _real(value: sp.Expr) -> sp.Expr:

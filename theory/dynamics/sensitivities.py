@@ -261,7 +261,8 @@ def sensitivities(
         As `Flow.solve`; if nothing depends on a name, or only at whole numbers; or if
         rates have no derivative.
     """
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
     with allow_beyond(beyond):
         return _sensitivities(flow, parameters, names, at, events, rtol, atol, end)
 

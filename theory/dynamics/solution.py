@@ -178,7 +178,8 @@ def solve(
         symbol has no value; if the flow does not describe these students, or has no
         fluctuations; or if the solution overflows.
     """
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
     with allow_beyond(beyond):
         return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
 

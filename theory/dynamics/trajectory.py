@@ -6,6 +6,7 @@ solution ends.
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -93,15 +94,14 @@ class Trajectory:
             moving = self.rhs(gap, self.start)
             if not np.isfinite([*self.start, *moving]).all():
                 raise ended(flow, numbers, 0.0, self.start, moving)
-            pieces = []
+            pieces: list[Any] = []
             y = self.start
-            for a, b in zip(edges, edges[1:], strict=False):
+            for a, b in itertools.pairwise(edges):
                 pieces += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
                 y = self.across(b - gap, pieces[-1].y[:, -1], gap)
-        self.t = np.concatenate([*(p.t[:-1] for p in pieces), pieces[-1].t[-1:]])
-        self.y = np.concatenate(
-            [*(p.y[:, :-1] for p in pieces), pieces[-1].y[:, -1:]], 1
-        )
+        last = pieces[-1]
+        self.t = np.concatenate([*(p.t[:-1] for p in pieces), last.t[-1:]])
+        self.y = np.concatenate([*(p.y[:, :-1] for p in pieces), last.y[:, -1:]], 1)
         steps = [step for p in pieces for step in p.sol.interpolants]
         self.between = scipy.integrate.OdeSolution(self.t, steps)
 
@@ -109,10 +109,8 @@ class Trajectory:
         """Order parameters at times; at the start as they are given,
         without rounding.
         """
-        y = self.between(t)
-        return np.where(
-            np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y
-        )
+        start = self.start.reshape(-1, *[1] * np.ndim(t))
+        return np.where(np.asarray(t) == 0, start, self.between(t))
 
     def across(self, t: float, y: np.ndarray, gap: float) -> np.ndarray:
         """State at the other end of a gap beside a jump of the rates."""
@@ -126,17 +124,17 @@ class Trajectory:
         pulse of the rates is replaced by one that ends in it.
         """
         ends = [t1]
-        found = []
+        solutions = []
         while ends:
             solution = self.integrate(t0, y, ends[-1], dense_output=True)
             missed = self.stepped_over(solution)
             if len(missed):
                 ends.append(missed[0])
                 continue
-            found.append(solution)
+            solutions.append(solution)
             t0 = ends.pop()
             y = solution.y[:, -1]
-        return found
+        return solutions
 
     def stepped_over(self, solution: Any) -> np.ndarray:
         """Times at which rates are not the slope of a solution: of those at which their
@@ -151,16 +149,13 @@ class Trajectory:
             return times[:0]
         times = np.sort(np.append(times, (times[1:] + times[:-1]) / 2))[1:-1]
         step = np.diff(steps)[np.searchsorted(steps, times) - 1]
-        far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(
-            APART, 0.01 * step
-        )
+        from_ends = np.minimum(times - steps[0], steps[-1] - times)
+        far = from_ends > np.maximum(APART, 0.01 * step)
         times = times[far]
         step = step[far]
         y = states(times)
         short = 0.01 * step
-        rates = np.array(
-            [self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]
-        ).T
+        rates = np.transpose([*map(self.rhs, times, y.T)])
         slope = (states(times + short) - states(times - short)) / (2 * short)
         size = self.options["atol"] + self.options["rtol"] * np.abs(y)
         return times[(np.abs(rates - slope) * step > MISSED * size).any(0)]
@@ -172,10 +167,8 @@ class Trajectory:
 
     def integrate(self, t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
         """Solution from a state to a time, with no jump between."""
-        with (
-            np.errstate(all="ignore"),
-            warnings.catch_warnings(),
-        ):  # e^m overflows: no rate
+        # e^m overflows: no rate
+        with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             options |= {"method": "LSODA"} | self.options
             try:
@@ -188,22 +181,25 @@ class Trajectory:
                 last = np.argmin(np.diff(solution.t) > 0)
                 t = solution.t[last]
                 y = solution.y[:, last]
-                raise ended(
-                    self.flow, self.numbers, self.end * t, y, self.rhs(t, y)
-                ) from None
+                raise self._error_at(t, y) from None
         good = np.isfinite(solution.y).all(0)
         if solution.success and good.all():
             return solution
         last = np.flatnonzero(good)[-1].item()
         t = solution.t[last]
         y = solution.y[:, last]
-        if (
-            t1 - t > CLOSE
-        ):  # the integrator gave up on a long step: the solution goes on
-            y = self.integrate(t, y, t := (t + t1) / 2).y[:, -1]
+        if t1 - t > CLOSE:
+            # the integrator gave up on a long step: the solution goes on
+            middle = (t + t1) / 2
+            y = self.integrate(t, y, middle).y[:, -1]
+            t = middle
             self.integrate(t, y, t1)
         with np.errstate(all="ignore"):
-            raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
+            raise self._error_at(t, y)
+
+    def _error_at(self, t: float, y: np.ndarray) -> ParameterError:
+        """Error for a solution that ends in a state."""
+        return ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
         """First sign change of an expression in order parameters and time, NaN if there
@@ -255,7 +251,8 @@ class Trajectory:
             k = max(int(np.searchsorted(self.t, t)) - 1, 0)
             t0 = self.t[k]
             y0 = self.y[:, k]
-            return float(of(t, self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0))
+            y = self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0
+            return float(of(t, y))
 
         # closer to zero than the integration is exact, polynomials must do
         exact = at if (at(low) > 0) != (at(high) > 0) else dense
@@ -301,16 +298,15 @@ def ended(
     k = int(np.abs(y).argmax())
     when = f"{flow.time.name} = {time:.6g}"
     known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
-    jumps = [
-        e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"
-    ]
-    most = (
-        np.maximum(np.abs(y), 1) / 2
-    )  # what diverges jumps at no zero that is far away
+    parts = all_parts((*flow.expanded.values(),))
+    jumps = [e for e, kind in parts.items() if kind == "jump"]
+    # what diverges jumps at no zero that is far away
+    most = np.maximum(np.abs(y), 1) / 2
     around = y[:, None] + np.clip(DIVERGING * rates, -most, most)[:, None] * [-1, 1]
     states = dict(zip([x.name for x in flow.state], around, strict=True))
-    names, values = zip(*(known | {flow.time.name: time} | states).items(), strict=True)
-    for jump, sides in zip(jumps, values_of(names, (*jumps,))(*values), strict=True):
+    arguments = known | {flow.time.name: time} | states
+    values = values_of((*arguments,), (*jumps,))(*arguments.values())
+    for jump, sides in zip(jumps, values, strict=True):
         if np.ptp(np.sign(np.real(sides))) > 0:
             return ParameterError(
                 f"{flow.name}: rates jump at {jump} = 0, and there is no way across at"
@@ -325,7 +321,6 @@ def ended(
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-
         return ParameterError(
             f"{flow.name}: there is no solution after {when}, where {at}; take {other}"
         )

@@ -198,10 +198,7 @@ def square_at(value: sp.Expr) -> sp.Expr:
     return square
 
 
-REACHED = "A = a, reached at the positive root"
-
-
-@chapter.derives(D_level2, "kappa > 0", REACHED)
+@chapter.derives(D_level2, "kappa > 0", "A = a, reached at the positive root")
 def D_of_level() -> sp.Expr:
     """D^2 where A reaches a value."""
     return square_at(level)

@@ -150,10 +150,9 @@ def onset_A() -> sp.Expr:
     return sp.exp(exponent() * alpha**2) / L
 
 
-CORRECTED = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
-
-
-@chapter.derives(T_alpha, CORRECTED, *LARGE)
+@chapter.derives(
+    T_alpha, "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))", *LARGE
+)
 def onset_time_scale() -> sp.Expr:
     """Time in which ln A grows by one."""
     return 1 / sp.sqrt(exponent())
@@ -236,11 +235,13 @@ def sharp() -> sp.Expr:
     return written_as(sp.sec(ANGLE) ** 2 / L, at_start)
 
 
-LACKS = "beyond Eq. (81): what it lacks"
-SMALL = "eta alpha sqrt(c_omega) small"
-
-
-@chapter.derives(departure, LACKS, *SHARP, SMALL, name="onset_departure")
+@chapter.derives(
+    departure,
+    "beyond Eq. (81): what it lacks",
+    *SHARP,
+    "eta alpha sqrt(c_omega) small",
+    name="onset_departure",
+)
 def departure_of_sharp() -> sp.Expr:
     """Leading term of the difference between the sharp onset and Eq. (81)."""
     phase = sp.Symbol("phase", positive=True)

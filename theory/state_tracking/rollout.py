@@ -48,12 +48,15 @@ rho_t = array(
 )
 GAUSSIAN = "logits independent and Gaussian"
 ALIKE = "wrong states lead anywhere alike"
-MARKOV = "a step is right or wrong whatever came before, given the state"
 
 chapter = Chapter(ref, status="closure")
 
 
-@chapter.derives(rho_t[t + 1], "Eqs. (16), (82)-(84)", MARKOV)
+@chapter.derives(
+    rho_t[t + 1],
+    "Eqs. (16), (82)-(84)",
+    "a step is right or wrong whatever came before, given the state",
+)
 def rollout_recursion() -> sp.Expr:
     """Probability that the next state is right."""
     return rho_t[t] * (right[t] - wrong[t]) + wrong[t]

@@ -43,6 +43,7 @@ z = array("z", means="logits of the next state")
 training_loss = symbol("training_loss", r"\mathcal{L}", "loss of a sequence", real=True)
 acted = function(r"\sigma", "permutation of the states by an action")
 
+delta = sp.KroneckerDelta
 chapter = Chapter(ref, status="exact")
 chapter.state("state", state[t], acted(action[t], state[t - 1]), "Eq. (1)")
 
@@ -56,22 +57,23 @@ def softmax_row() -> sp.Expr:
 @chapter.derives(output[i, a], "Eqs. (4), (27)")
 def retrieved() -> sp.Expr:
     """Attention on all positions of an action."""
-    return sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L))
+    return sp.Sum(pi[i, j] * delta(action[j], a), (j, 1, L))
 
 
-CURRENT = "s is the current state x_i"
-
-
-@chapter.derives(z[i + 1, r], "Eqs. (6), (26), (37)", CURRENT, name="logit")
+@chapter.derives(
+    z[i + 1, r], "Eqs. (6), (26), (37)", "s is the current state x_i", name="logit"
+)
 def scores() -> sp.Expr:
     """Logit of a state: matrices of the actions, by their weights."""
     return sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g))
 
 
-AVERAGED = "averaged over the training sequences"
-
-
-@chapter.derives(training_loss, "Eq. (7)", AVERAGED, name="training_loss")
+@chapter.derives(
+    training_loss,
+    "Eq. (7)",
+    "averaged over the training sequences",
+    name="training_loss",
+)
 def cross_entropy() -> sp.Expr:
     """Cross-entropy of the next state, averaged over the steps of a sequence."""
     normaliser = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N)))
@@ -109,7 +111,6 @@ def equations() -> Equations:
 
 # Overlap of distinct teachers
 
-delta = sp.KroneckerDelta
 sigma_overlap = symbol(
     "sigma_overlap", r"\sigma", "mean overlap of a teacher with the rest", real=True
 )
@@ -157,10 +158,12 @@ def all_fixed_points() -> sp.Expr:
     return sp.combsimp(fixed / sp.factorial(N))
 
 
-DISTINCT = "permutations uniform and distinct"
-
-
-@overlaps.derives(tau_bar, "Eqs. (74)-(77)", DISTINCT, name="tau_bar_distinct")
+@overlaps.derives(
+    tau_bar,
+    "Eqs. (74)-(77)",
+    "permutations uniform and distinct",
+    name="tau_bar_distinct",
+)
 def distinct_overlap() -> sp.Expr:
     """Mean overlap of two different permutations: the identity, with N fixed points, is
     excluded from the average.
@@ -170,11 +173,11 @@ def distinct_overlap() -> sp.Expr:
     return written_as(1 / N - (N - 1) / (N * (size - 1)), overlap)
 
 
-INDEPENDENT = "permutations uniform and independent, duplicates allowed"
-
-
 @overlaps.derives(
-    tau_bar, "App. B, replacing Eq. (77)", INDEPENDENT, name="tau_bar_iid"
+    tau_bar,
+    "App. B, replacing Eq. (77)",
+    "permutations uniform and independent, duplicates allowed",
+    name="tau_bar_iid",
 )
 def independent_overlap() -> sp.Expr:
     """Mean overlap of two independent permutations."""

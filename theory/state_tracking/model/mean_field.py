@@ -97,6 +97,13 @@ def average_correct_logit() -> sp.Expr:
     return delta_sum(average_pair_weight() * overlap, (b, 1, d_g), (a, 1, d_g))
 
 
+@logits.derives(z_k_i, "Eq. (35)", UNIFORM)
+def logit_correct_position() -> sp.Expr:
+    """Mean logit of the right state, at one position."""
+    return logit_correct().subs(A, pi_i)
+
+
+@logits.derives(c_R, "Eq. (46)", name="c_R")
 @cache
 def weight_of_R() -> sp.Expr:
     """Coefficient of R in the mean logit of the right state."""
@@ -104,21 +111,12 @@ def weight_of_R() -> sp.Expr:
     return written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
 
 
+@logits.derives(c_S, "Eq. (46)", name="c_S")
 @cache
 def weight_of_S() -> sp.Expr:
     """Coefficient of S in the mean logit of the right state."""
     at_i = average_correct_logit()
     return written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
-
-
-@logits.derives(z_k_i, "Eq. (35)", UNIFORM)
-def logit_correct_position() -> sp.Expr:
-    """Mean logit of the right state, at one position."""
-    return logit_correct().subs(A, pi_i)
-
-
-logits.state("c_R", c_R, weight_of_R, "Eq. (46)")
-logits.state("c_S", c_S, weight_of_S, "Eq. (46)")
 
 
 @logits.derives(z_k, "Eqs. (11), (36)", UNIFORM, EXCHANGEABLE)
@@ -127,20 +125,16 @@ def logit_correct() -> sp.Expr:
     return weight_of_R() * R + weight_of_S() * S
 
 
-CONSERVED = "conserved by descent on the cross-entropy"
-
-
-@logits.derives(zeta, "Eq. (40)", CONSERVED, name="zeta")
+@logits.derives(
+    zeta, "Eq. (40)", "conserved by descent on the cross-entropy", name="zeta"
+)
 def mean_column_sum() -> sp.Expr:
     """Sum of a column of M, averaged over all columns."""
     total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N))
     return total / (d_g * N)
 
 
-ALIKE = "wrong states are alike on average"
-
-
-@logits.derives(z_kbar, "Eqs. (12), (41)", UNIFORM, ALIKE)
+@logits.derives(z_kbar, "Eqs. (12), (41)", UNIFORM, "wrong states are alike on average")
 @cache
 def logit_other() -> sp.Expr:
     """Mean logit of a wrong state: all logits sum to zeta."""

@@ -105,6 +105,7 @@ left = array(
 
 chapter = Chapter(lambda place: ref(f"{BEYOND}, {place}"), status="exact")
 CLOSED = ("closure", CAVITY)
+delta = sp.KroneckerDelta
 
 
 @chapter.derives(b_i, "weight of the own column")
@@ -112,7 +113,7 @@ def own_weight() -> sp.Expr:
     """Mean attention weight of a column in the logits of its own sequences: its action
     at j = i - L, plus chance occurrences elsewhere.
     """
-    chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
+    chance = delta_sum(delta(c, 1), (c, 1, d_g)) / d_g
     of_R = mean_field.weight_of_R().subs(A, pi_i)
     return written_as(of_R, pi_i + (1 - pi_i) * chance)
 
@@ -157,12 +158,12 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
     Own: variance of the weight with which the own action occurs at the other positions.
     """
     a, b = sp.symbols("a b", integer=True, positive=True)
-    other = 1 - sp.KroneckerDelta(a, 1)
+    other = 1 - delta(a, 1)
     alone = delta_sum(other, (a, 1, d_g)) / d_g
-    twice = other * sp.KroneckerDelta(a, b)
+    twice = other * delta(a, b)
     together = delta_sum(twice, (b, 1, d_g), (a, 1, d_g)) / d_g**2
     by_others = T * alone + ((1 - pi_i) ** 2 - T) * together
-    mean = delta_sum(sp.KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
+    mean = delta_sum(delta(a, 1), (a, 1, d_g)) / d_g
     by_own = T * (mean - mean**2)
     form = (1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g)
     by_others = written_as(form, by_others)

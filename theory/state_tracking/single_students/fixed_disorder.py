@@ -90,22 +90,24 @@ J = array(
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
 GROUP = (s, i, a)
+delta = sp.KroneckerDelta
 SIZE = n_train * L * share[GROUP]
+AT_B = (*GROUP, b)
 AT_R = (*GROUP, r)
 BETWEEN = (*GROUP, r, q)
-ELSEWHERE = 1 - sp.KroneckerDelta(i, j)
+ELSEWHERE = 1 - delta(i, j)
 
 exact = Chapter(ref(BEYOND), status="exact")
 ordered = Chapter(ref(BEYOND), SECOND_ORDER, status="leading order")
 
 
-@exact.derives(weight[(*GROUP, b)])
+@exact.derives(weight[AT_B])
 def mean_weight() -> sp.Expr:
     """Mean weight of an action in the attention output: the frequency of the action at
     each position is given by the pair counts.
     """
     retrieved = definitions.retrieved().subs(a, b)
-    weight = sp.KroneckerDelta(definitions.action[j], b)
+    weight = delta(definitions.action[j], b)
     return retrieved.xreplace({weight: pairs[s, i, j, a, b] / share[GROUP]})
 
 
@@ -113,7 +115,7 @@ def mean_weight() -> sp.Expr:
 def group_logit() -> sp.Expr:
     """Mean logit of a state in a group."""
     of_word = definitions.scores().xreplace({a: b})
-    return of_word.xreplace({output[i, b]: weight[(*GROUP, b)]})
+    return of_word.xreplace({output[i, b]: weight[AT_B]})
 
 
 @exact.derives(mean_M[s, r])
@@ -134,8 +136,8 @@ def weight_covariance() -> sp.Expr:
     attention.
     """
     action = sp.Symbol("at", integer=True, positive=True)
-    both = sp.KroneckerDelta(action, b) * sp.KroneckerDelta(action, c)
-    once = delta_sum(sp.KroneckerDelta(action, b), (action, 1, d_g)) / d_g
+    both = delta(action, b) * delta(action, c)
+    once = delta_sum(delta(action, b), (action, 1, d_g)) / d_g
     return delta_sum(both, (action, 1, d_g)) / d_g - once**2
 
 
@@ -144,7 +146,7 @@ def within() -> sp.Expr:
     the mean of n independent rows.
     """
     size, other = sp.symbols("n_rows other", integer=True, positive=True)
-    same_row = sp.KroneckerDelta(n, other)
+    same_row = delta(n, other)
     of_mean = delta_sum(same_row, (other, 1, size), (n, 1, size)) / size**2
     return sp.expand(1 - of_mean).subs(size, SIZE)
 
@@ -160,7 +162,7 @@ def scatter_of_group() -> sp.Expr:
 @exact.derives(pairs[s, i, j, a, b], "infinite training set")
 def pairs_expected() -> sp.Expr:
     """Share of the rows with two actions at two places."""
-    at_own_place = sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b)
+    at_own_place = delta(i, j) * delta(a, b)
     return share[GROUP] * (at_own_place + ELSEWHERE / d_g)
 
 
@@ -173,7 +175,7 @@ def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
     by_numerator = sp.diff(sp.exp(z[r]), z[along]) / total
     quotient = by_numerator - sp.exp(z[r]) * normaliser / total**2
     quotient = quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)})
-    rule = written_as(plain[r] * (sp.KroneckerDelta(r, along) - plain[along]), quotient)
+    rule = written_as(plain[r] * (delta(r, along) - plain[along]), quotient)
     derivative = sp.S.Zero
     for entry in expr.atoms(sp.Indexed):
         if entry.base == plain:
@@ -252,7 +254,7 @@ def rate_M() -> sp.Expr:
     probabilities through the logits.
     """
     by_logits = sp.Sum(J[BETWEEN] * entry_covariance(), (q, 1, N))
-    by_weight = weight[(*GROUP, b)] * ERROR + scatter[GROUP] * by_logits
+    by_weight = weight[AT_B] * ERROR + scatter[GROUP] * by_logits
     rows = share[GROUP] * by_weight
     return -eta * d_g * N * sp.Sum(rows, (i, 1, L), (a, 1, d_g))
 

@@ -268,12 +268,15 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time
             0, which depends on teachers and weights.
         """
-        as_parameters = "must be {} as the parameters say"
         counted = self.share.shape[1:]
         sizes = (p.N, p.L, p.d_g)
         known: list[tuple[Any, Any, str]] = [
-            (counted, sizes, f"(N, L, d_g) = {{}}, {as_parameters}"),
-            (self.data_draw, p.data_draw, f"data_draw = {{}}, {as_parameters}"),
+            (counted, sizes, "(N, L, d_g) = {}, must be {} as the parameters say"),
+            (
+                self.data_draw,
+                p.data_draw,
+                "data_draw = {}, must be {} as the parameters say",
+            ),
         ]
         if runs is not None:
             students = len(self.teachers)
