@@ -133,12 +133,11 @@ def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
             curves = follow()
     except OverflowError:
         raise diverged(p) from None
-    except (
-        ParameterError
-    ) as error:  # of what depends on the curves: a variance below zero
+    except ParameterError as error:
+        # of what depends on the curves: a variance below zero
         raise (diverged(p) if "= nan" in str(error) else error) from None
-    kept = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
-    if any(where.any() and not where.all() for where in kept):
+    real = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
+    if any(where.any() and not where.all() for where in real):
         raise diverged(p)
     return curves
 
