@@ -59,7 +59,7 @@ def family(
     @called
     def sections() -> dict[str, list[Equation]]:
         """Equations of all systems, grouped as a write-up would."""
-        grouped = {}
+        grouped: dict[str, list[Equation]] = {}
         for system in systems:
             grouped |= system.sections()
         return grouped

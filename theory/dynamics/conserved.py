@@ -248,8 +248,7 @@ def _same_point(
     """
     for x, value in point.items():
         number = sp.N(value.subs(other))
-        near = SAME * (1 + abs(other[x]))
-        if number.is_number and not abs(number - other[x]) < near:
+        if number.is_number and not abs(number - other[x]) < SAME * (1 + abs(other[x])):
             return False
     return True
 

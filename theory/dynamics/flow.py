@@ -134,12 +134,17 @@ class Flow:
 
     def equations(self) -> Equations:
         """One Equation per order parameter, named ``d<x>_d<time>``."""
-        source = (self.reference, self.status, self.assumptions)
         equations = Equations()
         for x, rhs in self.rhs.items():
             name = f"d{x.name}_d{self.time.name}"
-            derivative = sp.Derivative(x, self.time)
-            equations[name] = Equation(name, derivative, rhs, *source)
+            equations[name] = Equation(
+                name,
+                sp.Derivative(x, self.time),
+                rhs,
+                self.reference,
+                self.status,
+                self.assumptions,
+            )
         return equations
 
     def latex(self) -> str:

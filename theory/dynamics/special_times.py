@@ -232,7 +232,7 @@ def special_times(
     if steps is not None and parts:
         at = zip(parts.items(), fast(parts, known), strict=True)
         parts = dict(item for item, changes in at if changes.any())
-    slopes = {}
+    slopes: dict[sp.Expr, str] = {}
     for part, kind in parts.items():
         if kind != "jump":
             variables = (x for x in part.free_symbols if x.name in moving)

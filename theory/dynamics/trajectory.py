@@ -235,12 +235,12 @@ class Trajectory:
             )
             edges = np.union1d(self.t, special)
             sides = np.sign(of(self.t, self.y))
-            low = np.nan
-            high = np.nan
-            for end in (self.t[1:][sides[1:] != sides[0]].min(initial=1.0), 1.0):
-                if np.isnan(low):
-                    part = edges[edges <= end]
-                    low, high = next(sign_changes(sampled, part), (np.nan, np.nan))
+            changed = self.t[1:][sides[1:] != sides[0]]
+            for end in (changed.min(initial=1.0), 1.0):
+                brackets = sign_changes(sampled, edges[edges <= end])
+                low, high = next(brackets, (np.nan, np.nan))
+                if not np.isnan(low):
+                    break
         except ParameterError as error:
             raise ParameterError(f"event {label} = {shown(expr)}: {error}") from None
         if np.isnan(low):

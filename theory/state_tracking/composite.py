@@ -222,8 +222,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     """
     values = sweep.numbers(p, NAMES)
     c = Points.of(values)
-    one_point = c.N.size == 1
-    if not one_point or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
+    if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(
             "composite: must be one point with moving attention, epsilon > 0 and"
             f" independent teachers, not {_point(values)}"

@@ -106,8 +106,7 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is
     the printed grouping.
     """
-    independent = definitions.independent_overlap()
-    mean = update.subs({c_S: 1 - c_R, tau: independent})
+    mean = update.subs({c_S: 1 - c_R, tau: definitions.independent_overlap()})
     mean = mean.subs(c_R, mean_field.weight_of_R())
     return written_as(eta * EPOCH * g * form, mean)
 
@@ -138,12 +137,10 @@ def update_of_pair() -> sp.Expr:
     """Update of the overlap of a student's matrix with any teacher of a group. It
     depends on that teacher only through its overlap with the matrix's own teacher.
     """
-    tau_group = definitions.group_overlap()
     of_pair = definitions.mean_overlap(b, a)
     update = projected_update(b, a).subs(of_pair, definitions.tau_ab)
-    update = update.subs(tau, tau_group)
-    spell = {c_S: 1 - c_R, c_R: mean_field.weight_of_R()}
-    spelled = update.subs(c_S, 1 - c_R).subs(spell)
+    update = update.subs(tau, definitions.group_overlap()).subs(c_S, 1 - c_R)
+    spelled = update.subs(c_R, mean_field.weight_of_R())
     return written_as(SCALE * A * (definitions.tau_ab - 1 / N), spelled)
 
 
@@ -268,7 +265,6 @@ def thermodynamic_limit() -> Flow:
     for x, expr in full.rhs.items():
         order = L if x == A else sp.S.One
         rhs[x] = leading(expr.subs(g, g_limit), order)
-    limit = "sizes to infinity at fixed ratios, e^m << N"
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,
@@ -276,7 +272,7 @@ def thermodynamic_limit() -> Flow:
         initial=full.initial,
         reference=ref("Sec. 4.3, limit of Eq. (15)"),
         status="leading order",
-        assumptions=(*full.assumptions, limit),
+        assumptions=(*full.assumptions, "sizes to infinity at fixed ratios, e^m << N"),
         scope=full.scope,
     )
 

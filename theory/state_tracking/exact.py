@@ -85,29 +85,19 @@ def steepness() -> sp.Expr:
     return written_as(c_omega * L * (d_g - 1) / (d_g * (1 - tau)), slope)
 
 
-@cache
-def growth() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha =
-    pace eta g ((1-A)/d_g + drift).
-
-    For independent teachers (tau = 1/N) the pace is 1 and the drift 0.
-    """
-    rate = flow("tau").rhs
-    speed = written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
-    off_rate = rate[S] / (eta * g * speed) - (1 - A) / d_g
-    return speed, written_as((N * tau - 1) / (N * (1 - tau)), off_rate)
-
-
 @chapter.derives(pace, "dD/dalpha = pace eta g A", name="pace")
+@cache
 def speed_of_difference() -> sp.Expr:
-    """Rate of D per eta g A."""
-    return growth()[0]
+    """Rate of D per eta g A; 1 for independent teachers (tau = 1/N)."""
+    rate = flow("tau").rhs
+    return written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
 
 
 @chapter.derives(drift, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")
 def off_target_drift() -> sp.Expr:
-    """Rate of S per D at A = 1."""
-    return growth()[1]
+    """Rate of S per D at A = 1; 0 for independent teachers."""
+    per_pace = flow("tau").rhs[S] / (eta * g * speed_of_difference())
+    return written_as((N * tau - 1) / (N * (1 - tau)), per_pace - (1 - A) / d_g)
 
 
 @chapter.derives(invariant, "constant along the flow")

@@ -340,8 +340,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     usual_end = 2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0)
 
     def of_onset() -> list[Equation]:
-        of_flow = flow(p.teachers).equations()
-        return [*of_flow.values(), *early_equations().values(), *equations().values()]
+        return [
+            *flow(p.teachers).equations().values(),
+            *early_equations().values(),
+            *equations().values(),
+        ]
 
     return tabulated(
         table,

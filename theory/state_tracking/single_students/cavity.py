@@ -265,7 +265,9 @@ def equations() -> Equations:
 # Numerical cavity equations
 
 # Quadrature nodes in v_0, epsilon and xi: with more nodes no time changes by 1e-4.
-NODES, SHARES, NOISE = 10, 5, 5
+NODES = 10
+SHARES = 5
+NOISE = 5
 
 
 FINE = 65  # points of the interpolation of distributions of entries
@@ -284,10 +286,9 @@ def column_forms() -> dict[str, Callable]:
         "column_wrong": (b_i, v_w, S, zeta, N),
         "share_variance": (d_g, N, n_train, L),
     }
-    compiled = dict(forms())
-    for name, symbols in arguments.items():
-        compiled[name] = chapter.equations[name].lambdify(*symbols)
-    return compiled
+    own = chapter.equations
+    compiled = {name: own[name].lambdify(*of) for name, of in arguments.items()}
+    return forms() | compiled
 
 
 @dataclass(frozen=True)
@@ -346,7 +347,7 @@ class Cavity:
     def __init__(self, p: Parameters, start: Start, accuracies: bool = True) -> None:
         self.p = p
         self.attention = Attention(p)
-        self.zeta = start.zeta[:, None]
+        self.zeta = start.zeta[:, None, None, None]
         self.accuracies = accuracies
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
@@ -396,9 +397,8 @@ class Cavity:
         weight = f["weight"](on_right, p.d_g)
         b = weight[..., None, None]
         other = S[:, None, None, None]
-        attention = on_right, elsewhere
+        inputs = on_right, elsewhere, V_all
         overlaps = R[:, None], S[:, None]
-        zeta = self.zeta[..., None, None]
         return Logits(
             at=pi,
             own=on_right,
@@ -407,12 +407,10 @@ class Cavity:
             R=R,
             V_w=V_w,
             mean_w=mean,
-            u_k=f["noise_right"](*attention, V_all, V_k[:, None], *overlaps, p.d_g),
-            u_w=f["noise_wrong"](
-                *attention, V_all, V_w[:, None], *overlaps, p.N, p.d_g
-            ),
+            u_k=f["noise_right"](*inputs, V_k[:, None], *overlaps, p.d_g),
+            u_w=f["noise_wrong"](*inputs, V_w[:, None], *overlaps, p.N, p.d_g),
             z_k=f["column_right"](b, v_k[:, None], other),
-            z_w=f["column_wrong"](b, v_w[:, None], other, zeta, p.N),
+            z_w=f["column_wrong"](b, v_w[:, None], other, self.zeta, p.N),
         )
 
     def rates(self) -> list[np.ndarray]:

@@ -64,8 +64,7 @@ MARGIN = sp.log((N - 1) * (1 - g) / g)  # at which wrong states have the probabi
 )
 def noise_of_entries() -> sp.Expr:
     """Variance of a logit at given attention."""
-    of_logits = mean_field.logit_variance()
-    return of_logits.subs(sigma2, V)
+    return mean_field.logit_variance().subs(sigma2, V)
 
 
 @chapter.derives(h, "quenched average", *ASSUMED)
@@ -105,8 +104,7 @@ def loss_dressed() -> sp.Expr:
 @cache
 def margin_position() -> sp.Expr:
     """Margin by the attention at the position."""
-    at_i = mean_field.logit_correct_position()
-    return mean_field.margin().subs(z_k, at_i)
+    return mean_field.margin().subs(z_k, mean_field.logit_correct_position())
 
 
 # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the
@@ -202,9 +200,8 @@ def forms() -> dict[str, Callable]:
         "dloss_dpi_margin": (g, v, R, S, N, d_g),
         "dloss_dpi_noise": (h, pi[i, j], V, d_g),
     }
-    compiled = {}
-    for name, symbols in arguments.items():
-        compiled[name] = chapter.equations[name].lambdify(*symbols)
+    own = chapter.equations
+    compiled = {name: own[name].lambdify(*of) for name, of in arguments.items()}
     compiled["weight"] = mean_field.logit_equations()["c_R"].lambdify(A, d_g)
     return compiled
 

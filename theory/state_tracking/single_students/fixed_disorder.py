@@ -10,6 +10,7 @@ single entries of M, and the deviation of one training set from the average ente
 through the means. `integrate` integrates the equations.
 """
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 
@@ -263,11 +264,10 @@ def rate_M() -> sp.Expr:
 def force_on_attention() -> sp.Expr:
     """Derivative of the loss by an attention entry."""
     groups = ((s, 1, N), (a, 1, d_g))
-    states = ((r, 1, N), (q, 1, N))
     of_pair = pairs[s, i, j, a, b] * ERROR * M[b, r, s]
     by_pairs = sp.Sum(of_pair, *groups, (b, 1, d_g), (r, 1, N))
     of_scatter = share[GROUP] * within() * J[BETWEEN] * C[s, r, q]
-    by_scatter = sp.Sum(of_scatter, *groups, *states)
+    by_scatter = sp.Sum(of_scatter, *groups, (r, 1, N), (q, 1, N))
     return by_pairs + ELSEWHERE * pi[i, j] * by_scatter
 
 
@@ -457,9 +457,8 @@ class FixedDisorder:
 
         names = "accuracy", "rollout_accuracy"
         answers = {}
-        for name in names:
-            answers[name] = np.full(len(at), np.nan)
-            answers[name + SE] = np.full(len(at), np.nan)
+        for name, end in itertools.product(names, ("", SE)):
+            answers[name + end] = np.full(len(at), np.nan)
         if not self.accuracies:
             return answers
         attention = at.astype(np.float32)

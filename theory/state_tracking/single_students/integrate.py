@@ -30,7 +30,10 @@ FLOOR = 0.01  # of an array's size counts as changed, since changes pass through
 # changes kept; higher orders need shorter strides where descent has converged
 ORDER = 4
 PLACES = np.arange(ORDER + 1.0)
-LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
+# limits of the next stride over the last
+LONGER = 2.0
+SHORTER = 0.2
+SAFE = 0.9
 LONGEST = 10**5  # stride, whose epochs are summed one by one
 
 

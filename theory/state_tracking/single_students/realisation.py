@@ -374,8 +374,11 @@ class Realisation:
 
     def __getitem__(self, own: slice) -> Self:
         """Realisation of some of the students."""
-        by_student = {k: x for k, x in vars(self).items() if k != "data_draw"}
-        some = {k: x[own] for k, x in by_student.items() if x is not None}
+        some = {
+            k: x[own]
+            for k, x in vars(self).items()
+            if k != "data_draw" and x is not None
+        }
         return replace(self, **some)
 
     def without_pairs(self) -> Self:
