@@ -141,9 +141,9 @@ class Bulk:
 
     def _integrate(self) -> None:
         many = self.start.shape[1]
-        points = np.arange(many)
-        t = np.zeros(many)
-        h = np.full(many, FIRST)
+        points: Any = np.arange(many)
+        t: Any = np.zeros(many)
+        h: Any = np.full(many, FIRST)
         y = self.start
         self._left = points >= 0
         fixed = self._fixed
