@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 FEWEST = 32  # points, below which one after the other is faster
 ROOM = 2**13  # numbers of a state that are integrated at once
-FIRST, LEAST = 1e-3, 1e-12  # steps, in units of the run
+FIRST = 1e-3  # step, in units of the run
+LEAST = 1e-12  # step, in units of the run
 MOST_STEPS = 2_000  # an explicit method needs more only where the flow is stiff
-SAFETY, SHORTER, LONGER = 0.9, 0.2, 2.0  # of a step to the next
+# of a step to the next
+SAFETY = 0.9
+SHORTER = 0.2
+LONGER = 2.0
 STAGES = DOP853.n_stages
 
 
@@ -35,9 +39,8 @@ def follows(flow: Flow) -> bool:
     """
     rates = [*flow.expanded.values(), *flow.initial.values()]
     jumps = "jump" in all_parts((*rates,)).values()
-    return not (
-        flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or jumps
-    )
+    undefined = any(rate.has(sp.Product, *UNDEFINED) for rate in rates)
+    return not (flow.driven or undefined or jumps)
 
 
 class Bulk:
@@ -71,21 +74,17 @@ class Bulk:
         atol: float,
         labels: Sequence[str],
     ) -> None:
-        self.flow, self.numbers, self.end, self.rtol, self.labels = (
-            flow,
-            numbers,
-            end,
-            rtol,
-            labels,
-        )
+        self.flow = flow
+        self.numbers = numbers
+        self.end = end
+        self.rtol = rtol
+        self.labels = labels
         free, self._rhs, _, initial = flow._compiled
-        self._fixed = np.array([numbers[s.name] for s in free]).reshape(
-            len(free), len(labels)
-        )
-        rows = [np.real(row) for row in initial(*self._fixed)]
-        self.start = np.array(
-            [np.broadcast_to(row, len(labels)) for row in rows], float
-        )
+        points = len(labels)
+        fixed = np.array([numbers[s.name] for s in free])
+        self._fixed = fixed.reshape(len(free), points)
+        rows = map(np.real, initial(*self._fixed))
+        self.start = np.array([np.broadcast_to(row, points) for row in rows], float)
         least = smallest(self.start)
         self.atol = np.minimum(atol, rtol * least)
         with np.errstate(all="ignore"):
@@ -103,10 +102,11 @@ class Bulk:
 
     def _rates(self, y: np.ndarray, fixed: np.ndarray) -> np.ndarray:
         rows = self._rhs(0.0, *y, *fixed)
-        found = np.empty(y.shape, complex if any(map(np.iscomplexobj, rows)) else float)
-        for row, rate in zip(rows, found, strict=True):
+        kind = complex if any(map(np.iscomplexobj, rows)) else float
+        rates = np.empty(y.shape, kind)
+        for row, rate in zip(rows, rates, strict=True):
             rate[:] = row
-        return self.end * np.where(found.imag == 0, found.real, np.nan)
+        return self.end * np.where(rates.imag == 0, rates.real, np.nan)
 
     def _stages(
         self, y: np.ndarray, first: np.ndarray, h: np.ndarray, fixed: np.ndarray
@@ -141,15 +141,14 @@ class Bulk:
 
     def _integrate(self) -> None:
         many = self.start.shape[1]
-        state: list[Any] = [
-            np.arange(many),
-            np.zeros(many),
-            np.full(many, FIRST),
-            self.start,
-        ]
-        points, t, h, y = state
+        points: Any = np.arange(many)
+        t: Any = np.zeros(many)
+        h: Any = np.full(many, FIRST)
+        y = self.start
         self._left = points >= 0
-        fixed, atol, found = self._fixed, self.atol, []
+        fixed = self._fixed
+        atol = self.atol
+        accepted = []
         first = self._rates(y, fixed)
         for _ in range(MOST_STEPS):
             h = np.minimum(h, 1 - t)
@@ -159,19 +158,17 @@ class Bulk:
                 ((np.tensordot(of, rates, 1) / size) ** 2).sum(0)
                 for of in (DOP853.E5, DOP853.E3)
             )
-            error = np.where(
-                five > 0, h * five / np.sqrt((five + 0.01 * three) * len(y)), 0 * five
-            )
+            scaled = h * five / np.sqrt((five + 0.01 * three) * len(y))
+            error = np.where(five > 0, scaled, 0 * five)
             error = np.where(np.isfinite(end).all(0) & ~np.isnan(error), error, np.inf)
             good = error < 1
             within = self._polynomial(y, rates, end, h, fixed)
-            found.append([part[..., good] for part in (points, t, h, y, within)])
+            accepted.append([part[..., good] for part in (points, t, h, y, within)])
             y = np.where(good, end, y)
             first = np.where(good, rates[STAGES], first)
             t = np.where(good, np.where(h < 1 - t, t + h, 1.0), t)
-            h = h * np.clip(
-                SAFETY * error**-0.125, SHORTER, np.where(good, LONGER, 1.0)
-            )
+            longest = np.where(good, LONGER, 1.0)
+            h = h * np.clip(SAFETY * error**-0.125, SHORTER, longest)
             self._left[points[t == 1]] = False
             going = (t < 1) & (h > LEAST)
             if not going.all():
@@ -180,7 +177,7 @@ class Bulk:
                 )
             if not len(points):
                 break
-        steps = [np.concatenate(part, -1) for part in zip(*found, strict=True)]
+        steps = [np.concatenate(part, -1) for part in zip(*accepted, strict=True)]
         order = np.lexsort((steps[1], steps[0]))
         order = order[~self._left[steps[0][order]]]
         self._point, self._t, self._h, self._y, self._within = (
@@ -206,17 +203,17 @@ class Bulk:
 
     def states(self, t: np.ndarray) -> np.ndarray:
         """Order parameters at times, of shape ``(order parameters, points, times)``."""
-        found = np.empty((*self.start.shape, len(t)))
+        states = np.empty((*self.start.shape, len(t)))
         for k, path in self.alone.items():
-            found[:, k] = path.states(t)
+            states[:, k] = path.states(t)
         many = np.flatnonzero(~self._left)
+        place = self._point + self._t
+        first, after = np.searchsorted(self._point, (many, many + 1))
         for k, time in enumerate(t):
-            step = np.searchsorted(self._point + self._t, many + time, side="right") - 1
-            step = np.clip(
-                step, *np.searchsorted(self._point, (many, many + 1)) - [[0], [1]]
-            )
-            found[:, many, k] = self._at(np.full(len(many), time), step)
-        return found
+            step = np.searchsorted(place, many + time, side="right") - 1
+            step = np.clip(step, first, after - 1)
+            states[:, many, k] = self._at(np.full(len(many), time), step)
+        return states
 
     def first_crossing(
         self, label: str, expr: sp.Expr, others: Mapping[str, np.ndarray]
@@ -232,12 +229,10 @@ class Bulk:
         others : mapping of str to array, shape (points,)
             Numbers of these symbols.
         """
-        symbols = sorted(
-            expr.free_symbols - {*self.flow.state, self.flow.time}, key=str
-        )
-        known = np.array([np.ravel(others[s.name]) for s in symbols]).reshape(
-            len(symbols), len(self.atol)
-        )
+        moving = {*self.flow.state, self.flow.time}
+        symbols = sorted(expr.free_symbols - moving, key=str)
+        known = np.array([np.ravel(others[s.name]) for s in symbols])
+        known = known.reshape(len(symbols), len(self.atol))
         names = [self.flow.time, *self.flow.state, *symbols]
         points = np.arange(len(self.atol))
         call = numeric.function(expr, names)
@@ -263,7 +258,8 @@ class Bulk:
             return of(t, self._at(t, step), self._point[step])
 
         # up to the first change at the end of a step; most have none before
-        ends, every = self._t + self._h, np.arange(len(self._t))
+        ends = self._t + self._h
+        every = np.arange(len(self._t))
         early = of(ends, self._within_step(ends, every), self._point) > 0
         begun = of(0.0, self.start, points)
         found = np.where(begun == 0, 0.0, np.nan)
@@ -274,11 +270,8 @@ class Bulk:
         if expr.has(*UNDEFINED):
             alone[:] = True
         alone[self._point[self._changes_fast(all_parts((expr,)), names, known)]] = True
-        searched = every[
-            (every <= last[self._point])
-            & ~alone[self._point]
-            & (found != 0)[self._point]
-        ]
+        before = (every <= last[self._point]) & ~alone[self._point]
+        searched = every[before & (found != 0)[self._point]]
 
         def part(t: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return sampled(t, searched[part])
@@ -287,13 +280,11 @@ class Bulk:
             part, self._t[searched], ends[searched], self._point[searched]
         )
         alone[owner[~real]] = True
-        owner, low, high = owner[real], low[real], high[real]
-        step = (
-            np.searchsorted(
-                self._point + self._t, owner + (low + high) / 2, side="right"
-            )
-            - 1
-        )
+        owner = owner[real]
+        low = low[real]
+        high = high[real]
+        middle = owner + (low + high) / 2
+        step = np.searchsorted(self._point + self._t, middle, side="right") - 1
         with np.errstate(all="ignore"):
             crossing = scipy.optimize.elementwise.find_root(
                 after,

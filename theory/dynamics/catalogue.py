@@ -3,6 +3,7 @@ contents; where the parentheses are forgotten, ``flow.solve`` says what to type 
 """
 
 import functools
+import itertools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -34,15 +35,16 @@ def catalogue(
     @called
     def flows() -> dict[str, Flow]:
         """The model's ODE systems by name."""
-        return {f.name: f for f in (make() for make in flows_)}
+        derived = [make() for make in flows_]
+        return {f.name: f for f in derived}
 
     @called
     def sections() -> dict[str, list[Equation]]:
         """All equations, grouped as a write-up would."""
-        return {
-            name: [e for s in sources for e in _of(s)]
-            for name, sources in contents.items()
-        }
+        grouped = {}
+        for name, sources in contents.items():
+            grouped[name] = [*itertools.chain(*map(_of, sources))]
+        return grouped
 
     return flows, sections, _by_name(sections)
 
@@ -57,11 +59,10 @@ def family(
     @called
     def sections() -> dict[str, list[Equation]]:
         """Equations of all systems, grouped as a write-up would."""
-        return {
-            name: equations_of
-            for system in systems
-            for name, equations_of in system.sections().items()
-        }
+        grouped: dict[str, list[Equation]] = {}
+        for system in systems:
+            grouped |= system.sections()
+        return grouped
 
     return sections, _by_name(sections)
 
@@ -70,9 +71,8 @@ def _by_name(sections: Sections) -> Callable[[], Equations]:
     @called
     def equations() -> Equations:
         """All equations by name; one or several by their number in the paper."""
-        return Equations(
-            {e.name: e for section in sections().values() for e in section}
-        )
+        grouped = itertools.chain(*sections().values())
+        return Equations({e.name: e for e in grouped})
 
     return equations
 
@@ -80,8 +80,9 @@ def _by_name(sections: Sections) -> Callable[[], Equations]:
 def _of(source: Source) -> list[Equation]:
     if isinstance(source, Equation):
         return [source]
-    made = source if isinstance(source, ModuleType) else source()
-    return list((made if isinstance(made, Mapping) else made.equations()).values())
+    origin = source if isinstance(source, ModuleType) else source()
+    equations = origin if isinstance(origin, Mapping) else origin.equations()
+    return list(equations.values())
 
 
 F = TypeVar("F", bound=Callable[..., Any])

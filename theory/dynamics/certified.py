@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,9 @@ def certify(
     """
     digits = number("digits", digits, Allowed(low=1, high=300), int)
     name = flow.time.name
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
+    goal = []
     with allow_beyond(beyond):
         if {"until", name} <= {*end} and name != "until":
             raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
@@ -90,63 +92,51 @@ def certify(
             raise ParameterError(
                 f"{unknown}: unknown keyword; {words}; one point at a time"
             )
-        goal = (
-            []
-            if event is None
-            else [*solution.quantities(flow, {"event": event}).values()]
-        )
+        if event is not None:
+            goal = [*solution.quantities(flow, {"event": event}).values()]
         solution._refuse(flow, parameters, end, goal)
         flow._ask(parameters)
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
-    used = {s.name for e in exprs for s in e.free_symbols} - {
-        name,
-        *map(str, flow.state),
-    }
-    values = sweep.numbers(parameters, sorted(used))
-    more, why = GUARD, ""
+    free = set().union(*(e.free_symbols for e in exprs))
+    moving = {name, *map(str, flow.state)}
+    values = sweep.numbers(parameters, sorted({s.name for s in free} - moving))
     for expr in goal:
         start = expr.subs({**flow.initial, flow.time: 0})
-        if (
-            start.xreplace(
-                {x: fraction(values[x.name], x.name) for x in start.free_symbols}
-            )
-            == 0
-        ):
+        known = {x: fraction(values[x.name], x.name) for x in start.free_symbols}
+        if start.xreplace(known) == 0:
             return Interval(Decimal(0), Decimal(0))
+    more = GUARD
+    why = ""
     for _ in range(ATTEMPTS):
         bits = math.ceil((digits + more) * math.log2(10))
         with library().ctx.workprec(bits + 64):
             path = Path(flow, values, bits, goal or [*observed.values()])
             try:
-                found, sizes = path.first(end[name]) if goal else path.last(end[name])
+                proved, sizes = path.first(end[name]) if goal else path.last(end[name])
             except Lost as error:
                 if why == str(error):
                     break
-                why, more = str(error), 2 * more + 6
+                why = str(error)
+                more = 2 * more + 6
                 continue
             except (ValueError, ZeroDivisionError) as error:
                 raise ParameterError(
                     f"{flow.name}: {error}: a rate or event has no value"
                 ) from None
-            if found is None:
+            if proved is None:
                 return Interval(Decimal(end[name]), Decimal("inf"))
-            if not all(x.is_finite() for x in found):
+            if not all(x.is_finite() for x in proved):
                 raise ParameterError(
                     f"{flow.name}: a quantity is no real number at the end"
                 )
-            lost = [
-                _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
-                for x, s in zip(found, sizes, strict=False)
-                if x.rad() > 0
-            ]
-            lacking = digits + max(lost, default=-math.inf)
+            lacking = _lacking(proved, sizes, digits)
             if lacking <= 0:
-                intervals = [*map(Interval.of, found)]
+                intervals = [*map(Interval.of, proved)]
+                if goal:
+                    return intervals[0]
                 labels = [*map(str, flow.state), *observed]
-                return (
-                    intervals[0] if goal else dict(zip(labels, intervals, strict=True))
-                )
+                return dict(zip(labels, intervals, strict=True))
             why = "errors grow too fast"
             more = more + math.ceil(lacking) + 2
     raise ParameterError(
@@ -154,18 +144,33 @@ def certify(
     )
 
 
+def _lacking(balls: Iterable[Any], sizes: Iterable[Any], digits: int) -> float:
+    """How many digits the worst of some balls lacks."""
+    lost = []
+    for x, size in zip(balls, sizes, strict=False):
+        if x.rad() > 0:
+            scale = max(_log(size) / math.log(10), -digits)
+            lost.append(_log(x.rad()) / math.log(10) - scale)
+    return digits + max(lost, default=-math.inf)
+
+
 def taylor(poly: Any, at: Any, terms: int) -> list[Any]:
     """Coefficients of a polynomial about a ball."""
-    found = []
+    coefficients = []
     for k in range(terms):
-        found.append(poly(at))
+        coefficients.append(poly(at))
         poly = poly.derivative() * library().fmpq(1, k + 1)
-    return found
+    return coefficients
 
 
 def _log(x: Any) -> float:
     """Logarithm of the largest size in a ball."""
     return float(x.abs_upper().log()) if x.abs_upper() > 0 else -1e6
+
+
+def each(function: Callable[[Any], Any], rows: list[list[Any]]) -> list[list[Any]]:
+    """A function of every entry of a matrix."""
+    return [[*map(function, row)] for row in rows]
 
 
 class Path:
@@ -187,12 +192,17 @@ class Path:
     def __init__(
         self, flow: Flow, values: Mapping[str, Any], bits: int, more: Sequence[sp.Expr]
     ) -> None:
-        moving, self.flint = [flow.time, *flow.state], library()
-        self.order, self.small = bits // 4 + 10, self.flint.arb(2) ** -bits
+        moving = [flow.time, *flow.state]
+        self.flint = library()
+        self.order = bits // 4 + 10
+        self.small = self.flint.arb(2) ** -bits
         self.rates = Balls(flow.expanded.values(), moving, values)
         self.more = Balls(more, moving, values)
-        self.t, self.y = self.flint.arb(0), Balls(flow.initial.values(), (), values)()
-        self.sizes, self.share, self.steps = [abs(x) for x in self.y], 1.0, 0
+        self.t = self.flint.arb(0)
+        self.y = Balls(flow.initial.values(), (), values)()
+        self.sizes = [abs(x) for x in self.y]
+        self.share = 1.0
+        self.steps = 0
         self.name = flow.time.name
         self.unit = self.flint.arb(0, 1)
 
@@ -202,14 +212,14 @@ class Path:
 
     def series(self, t: Any, box: Iterable[Any], order: int) -> list[list[Any]]:
         """Taylor coefficients of the solutions through a box."""
-        found = [[x] for x in box]
+        coefficients = [[x] for x in box]
         arb_series = self.flint.arb_series
         for k in range(order):
             self.flint.ctx.cap = k + 1
-            rates = self.rates(arb_series([t, 1]), *map(arb_series, found))
-            for x, rate in zip(found, rates, strict=True):
+            rates = self.rates(arb_series([t, 1]), *map(arb_series, coefficients))
+            for x, rate in zip(coefficients, rates, strict=True):
                 x.append(arb_series(rate)[k] / (k + 1))
-        return found
+        return coefficients
 
     def slopes(
         self, t: Any, paths: Sequence[Any], part: Any, room: Sequence[Any]
@@ -218,7 +228,9 @@ class Path:
         than ``room``, as polynomials in time over a part: of series in time s, the
         rates of ``path + s^n e_k`` have them from the power n to 2 n - 1.
         """
-        flint, n, rows = self.flint, SLOPES + 1, range(len(paths))
+        flint = self.flint
+        n = SLOPES + 1
+        rows = range(len(paths))
         size = part.abs_upper() ** -n
 
         def terms(about: Any) -> list[list[Any]]:
@@ -228,33 +240,37 @@ class Path:
                 flint.arb_series(taylor(p, about, 2 * n)) + self.unit * r
                 for p, r in zip(paths, room, strict=True)
             ]
-            still, *moved = (
-                self.rates(
-                    flint.arb_series([t + about, 1]),
-                    *(x + more * (j == k) for j, x in enumerate(along)),
-                )
-                for k in (-1, *rows)
-            )
-            return [
-                [(flint.arb_series(x[j]) - still[j]) / size for x in moved]
-                for j in rows
-            ]
 
-        return [
-            [
-                flint.arb_poly([*(x[n + k] for k in range(SLOPES)), rest[n + SLOPES]])
-                for x, rest in zip(*both, strict=True)
-            ]
-            for both in zip(terms(flint.arb(0)), terms(part), strict=True)
-        ]
+            def rates(lifted: int) -> list[Any]:
+                """Rates, with one of the order parameters lifted."""
+                state = [x + more * (j == lifted) for j, x in enumerate(along)]
+                return self.rates(flint.arb_series([t + about, 1]), *state)
+
+            still, *moved = map(rates, (-1, *rows))
+            slopes = []
+            for j in rows:
+                change = [flint.arb_series(x[j]) - still[j] for x in moved]
+                slopes.append([x / size for x in change])
+            return slopes
+
+        def polynomial(near: Any, rest: Any) -> Any:
+            """A slope about the middle, its last term over the part."""
+            first = [near[n + k] for k in range(SLOPES)]
+            return flint.arb_poly([*first, rest[n + SLOPES]])
+
+        slopes = []
+        for near, rest in zip(terms(flint.arb(0)), terms(part), strict=True):
+            slopes.append([*map(polynomial, near, rest)])
+        return slopes
 
     def spread(
         self, rates: list[list[Any]], h: Any, errors: Sequence[Any]
     ) -> list[Any]:
         """Errors after a time."""
         arb_mat = self.flint.arb_mat
-        grown = arb_mat([[h * x for x in row] for row in rates]).exp()
-        return [x.upper() for x in (grown * arb_mat([[e] for e in errors])).entries()]
+        grown = arb_mat(each(lambda x: h * x, rates)).exp()
+        column = arb_mat([[e] for e in errors])
+        return [x.upper() for x in (grown * column).entries()]
 
     def step(self, end: Any) -> bool:
         """Go one step towards a time; whether that is the last.
@@ -267,50 +283,43 @@ class Path:
         self.steps += 1
         if self.steps > STEPS:
             raise self.lost(f"more than {STEPS} steps")
-        arb, poly = self.flint.arb, self.flint.arb_poly
+        poly = self.flint.arb_poly
         radius = [x.rad() for x in self.y]
         thin = self.series(self.t, [x.mid() for x in self.y], self.order - 1)
         sizes = [[*map(_log, x)] for x in thin]
         goal = _log(self.small)
-        usual = min(
-            max((goal + x[j] - x[k]) / (k - j) for j in range(k))
-            for x in sizes
-            for k in (len(x) - 1, len(x) - 2)
-        )
-        first = h = arb(math.exp(min(usual, FAR)) * self.share)
+        lengths = []
+        for x in sizes:
+            for k in (len(x) - 1, len(x) - 2):
+                lengths.append(max((goal + x[j] - x[k]) / (k - j) for j in range(k)))
+        usual = min(lengths)
+        first = h = self.flint.arb(math.exp(min(usual, FAR)) * self.share)
         spare = [4 * r for r in radius]
         for _ in range(TRIES if self.t + h / SHORTEST > end else 0):
             last = not self.t + h < end
             h = end - self.t if last else h
             paths = [poly(x)(poly([h / 2, 1])) for x in thin]
-            whole = [p(self.unit * (h / 2)) for p in paths]
-            small = [self.small * (p.abs_upper() + self.small) for p in whole]
+            ranges = [p(self.unit * (h / 2)) for p in paths]
+            small = [self.small * (p.abs_upper() + self.small) for p in ranges]
             room = [s + 2 * e for s, e in zip(spare, small, strict=True)]
             with contextlib.suppress(ValueError, ZeroDivisionError):
                 missed = self.defect(self.t + h / 2, paths, self.unit * (h / 2))
                 missed = [h.upper() * d for d in missed]
                 most, errors = self.errors(h, paths, room, radius, missed)
-                if all(m <= s for m, s in zip(missed, small, strict=True)) and all(
-                    e < r for e, r in zip(most, room, strict=True)
-                ):
+                exact = all(m <= s for m, s in zip(missed, small, strict=True))
+                if exact and all(e < r for e, r in zip(most, room, strict=True)):
                     break
                 if all(e.is_finite() for e in most):
-                    spare = [
-                        (2 * e).min(4 * r) for e, r in zip(most, room, strict=True)
-                    ]
+                    pairs = zip(most, room, strict=True)
+                    spare = [(2 * e).min(4 * r) for e, r in pairs]
             h = h * 0.9
         else:
             raise self.lost("there is no enclosure, as of a solution that ends")
         self.piece = self.t + h / 2, paths, most, h / 2
         self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
-        self.t, self.share = (
-            self.t + h,
-            (
-                self.share
-                if last or usual > FAR
-                else min(1.03 * self.share * float(h / first), 2)
-            ),
-        )
+        self.t = self.t + h
+        if not last and usual <= FAR:
+            self.share = min(1.03 * self.share * float(h / first), 2)
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last
 
@@ -325,44 +334,49 @@ class Path:
         """Errors of paths in a step, at most and at its end, as long as they are no
         larger than ``room``.
         """
-        most, length = errors, h / PARTS
-        part, poly = self.unit * (length / 2), self.flint.arb_poly
+        most = errors
+        length = h / PARTS
+        part = self.unit * (length / 2)
+        poly = self.flint.arb_poly
         slopes = self.slopes(self.t + h / 2, paths, self.unit * (h / 2), room)
         for k in range(PARTS):
-            there = poly([length * (k + 0.5 - PARTS / 2), 1])
-            rates = [[x(there)(part).abs_upper() for x in row] for row in slopes]
-            for j, row in enumerate(slopes):  # those of themselves with their signs
-                rates[j][j] = row[j](there)(part).upper()
-            rising = [[x.max(self.flint.arb(0)) for x in row] for row in rates]
+            middle = poly([length * (k + 0.5 - PARTS / 2), 1])
+            here = [[x(middle)(part) for x in row] for row in slopes]
+            rates = each(lambda x: x.abs_upper(), here)
+            for j, row in enumerate(here):  # those of themselves with their signs
+                rates[j][j] = row[j].upper()
+            rising = each(lambda x: x.max(self.flint.arb(0)), rates)
             new = self.spread(rising, length.upper(), [m / PARTS for m in missed])
             ends = self.spread(rising, length.upper(), errors)
             most = [a.max(b + c) for a, b, c in zip(most, ends, new, strict=True)]
-            errors = [
-                (a + b).upper()
-                for a, b in zip(self.spread(rates, length, errors), new, strict=True)
-            ]
+            errors = self.spread(rates, length, errors)
+            errors = [(a + b).upper() for a, b in zip(errors, new, strict=True)]
         return most, errors
 
     def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
         """Largest difference between the slope of a path and its rate, over a part of
         time.
         """
-        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
+        arb_poly = self.flint.arb_poly
+        arb_series = self.flint.arb_series
 
         def rates(about: Any, terms: int) -> list[Any]:
             self.flint.ctx.cap = terms
             along = [arb_series(taylor(p, about, terms)) for p in paths]
-            return [
-                arb_series(r) for r in self.rates(arb_series([t + about, 1]), *along)
-            ]
+            values = self.rates(arb_series([t + about, 1]), *along)
+            return [arb_series(r) for r in values]
 
         n = self.order
-        rest, near = rates(part, n + 1), rates(self.flint.arb(0), n)
-        return [
-            (p.derivative() - arb_poly([r[k] for k in range(n)]))(part).abs_upper()
-            + (x[n].abs_upper() * part.abs_upper() ** n).upper()
-            for p, r, x in zip(paths, near, rest, strict=True)
-        ]
+        rest = rates(part, n + 1)
+        near = rates(self.flint.arb(0), n)
+        size = part.abs_upper() ** n
+        defects = []
+        for p, r, x in zip(paths, near, rest, strict=True):
+            followed = arb_poly([r[k] for k in range(n)])
+            difference = (p.derivative() - followed)(part)
+            beyond = (x[n].abs_upper() * size).upper()
+            defects.append(difference.abs_upper() + beyond)
+        return defects
 
     def last(self, end: float) -> tuple[list[Any], list[Any]]:
         """State and further quantities at a time, and the largest sizes of the state
@@ -383,10 +397,13 @@ class Path:
             ended = self.step(ball(end))
             t, *_, half = self.piece
             high = self.signed((half, half * 0.9, half * 0.8))
-            if (found := self.crossing(-half, high, HALVINGS)) is not None:
-                return [t + found], [t + found]
+            crossing = self.crossing(-half, high, HALVINGS)
+            if crossing is not None:
+                return [t + crossing], [t + crossing]
             if high is not half:
-                self.t, self.y, ended = t + high, self.along(high), False
+                self.t = t + high
+                self.y = self.along(high)
+                ended = False
         return None, None
 
     def along(self, part: Any) -> list[Any]:
@@ -400,10 +417,10 @@ class Path:
 
     def signed(self, parts: Iterable[Any]) -> Any:
         """The first time at which the sign is known."""
-        found = next((x for x in parts if self.sign(x)), None)
-        if found is None:
+        signed = next((x for x in parts if self.sign(x)), None)
+        if signed is None:
             raise self.lost("the event comes too close to zero")
-        return found
+        return signed
 
     def crossing(self, low: Any, high: Any, halvings: int) -> Any:
         """The first crossing in a part of the last step, at whose ends signs are known;
@@ -411,9 +428,9 @@ class Path:
         """
         part = low.union(high)
         value, slope = self.sloped(part)
-        mean = self.more(self.piece[0] + part.mid(), *self.along(part.mid()))[
-            0
-        ] + slope * (part - part.mid())
+        middle = part.mid()
+        (at_middle,) = self.more(self.piece[0] + middle, *self.along(middle))
+        mean = at_middle + slope * (part - middle)
         if not (value.contains(0) and mean.contains(0)):
             return None
         if not slope.contains(0):
@@ -423,12 +440,13 @@ class Path:
         if not halvings:
             raise self.lost("the event touches zero")
         cut = self.signed(low + c * (high - low) for c in CUTS)
-        found = self.crossing(low, cut, halvings - 1)
-        return self.crossing(cut, high, halvings - 1) if found is None else found
+        first = self.crossing(low, cut, halvings - 1)
+        return self.crossing(cut, high, halvings - 1) if first is None else first
 
     def sloped(self, part: Any) -> tuple[Any, Any]:
         """Value and slope of the event in a part of the last step."""
-        self.flint.ctx.cap, arb_series = 2, self.flint.arb_series
+        self.flint.ctx.cap = 2
+        arb_series = self.flint.arb_series
         now = [self.piece[0] + part, *self.along(part)]
         pairs = zip(now, [1, *self.rates(*now)], strict=True)
         value = arb_series(self.more(*(arb_series([*pair]) for pair in pairs))[0])

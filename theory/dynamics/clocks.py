@@ -12,7 +12,7 @@ import sympy as sp
 
 from theory.call.refusal import ParameterError
 from theory.dynamics.optimisers import Optimiser
-from theory.equations.equation import Equation
+from theory.equations.equation import Chapter, Equations
 from theory.symbols.algebra import proved, vanishes, written_as
 from theory.symbols.fractions import factored
 from theory.symbols.notation import symbol
@@ -37,6 +37,8 @@ back = symbol("back", "z", "shift by one step into the past")
 D = symbol("D_n", r"\partial_{n}", "derivative by the number of steps")
 w = sp.Function("w")(n)
 slope = symbol("slope", r"\nabla\mathcal{L}", "gradient at the weights", real=True)
+
+chapter = Chapter(REFERENCE, status="exact")
 
 
 def delay(
@@ -109,16 +111,6 @@ def sluggishness() -> sp.Expr:
     return form
 
 
-def equivalent() -> sp.Expr:
-    """Rate at which plain descent, which has no memory, has the same second-order term
-    per clock: there it is half a step of its own rate.
-    """
-    other = sp.Symbol("other", positive=True)
-    plain_coefficient = sluggishness().subs(age, 0) * other
-    (rates,) = sp.solve(sp.Eq(plain_coefficient, sluggishness() * rate), other)
-    return written_as(rate * (1 + 2 * age), rates)
-
-
 def started(rule: Rule) -> sp.Expr:
     """Clock after n steps at a constant rate from an empty memory: sums of the weights
     so far.
@@ -133,44 +125,55 @@ def started(rule: Rule) -> sp.Expr:
     return eta * factored(total.subs(sp.Eq(beta, 1), False)).subs(count, n)
 
 
-@cache
-def equations() -> dict[str, Equation]:
-    """Rate, age and clock of both rules,
-    and the plain descent that has the same path.
-    """
-    rows = []
-    for rule in RULES:
-        total, mean = moments(rule)
-        rows += [
-            Equation(f"age_{rule.name}", age, mean, REFERENCE, "exact"),
-            Equation(
-                f"clock_{rule.name}",
-                clock,
-                partial(delayed, rule),
-                REFERENCE,
-                "exact",
-                ("constant rate, gradients constant",),
-            ),
-        ]
-    rows += [
-        Equation("rate_momentum", rate, eta * moments(RULES[0])[0], REFERENCE, "exact"),
-        Equation(
-            "sluggish",
-            sp.Derivative(w, n),
-            lambda: -rate * slope - sluggishness() * sp.Derivative(w, (n, 2)),
-            REFERENCE,
-            "leading order",
-            (SLOW,),
-        ),
-        Equation("plain_rate", plain, equivalent, REFERENCE, "leading order", (SLOW,)),
-    ]
-    return {e.name: e for e in rows}
-
-
 def delayed(rule: Rule) -> sp.Expr:
     """The clock after n steps: late by the mean age, once the memory has filled."""
     total, mean = moments(rule)
     return written_as(eta * total * (n - mean * (1 - beta**n)), started(rule))
+
+
+def mean_age(rule: Rule) -> sp.Expr:
+    """Mean age of the gradients in a step."""
+    return moments(rule)[1]
+
+
+for rule in RULES:
+    chapter.state(f"age_{rule.name}", age, partial(mean_age, rule))
+    chapter.state(
+        f"clock_{rule.name}",
+        clock,
+        partial(delayed, rule),
+        "constant rate, gradients constant",
+    )
+
+
+@chapter.derives(rate)
+def rate_momentum() -> sp.Expr:
+    """Distance per gradient in the long run."""
+    return eta * moments(RULES[0])[0]
+
+
+@chapter.derives(sp.Derivative(w, n), "leading order", SLOW)
+def sluggish() -> sp.Expr:
+    """Rate of the weights: descent, less the second derivative."""
+    return -rate * slope - sluggishness() * sp.Derivative(w, (n, 2))
+
+
+@chapter.derives(plain, "leading order", SLOW, name="plain_rate")
+def equivalent() -> sp.Expr:
+    """Rate at which plain descent, which has no memory, has the same second-order term
+    per clock: there it is half a step of its own rate.
+    """
+    other = sp.Symbol("other", positive=True)
+    plain_coefficient = sluggishness().subs(age, 0) * other
+    (rates,) = sp.solve(sp.Eq(plain_coefficient, sluggishness() * rate), other)
+    return written_as(rate * (1 + 2 * age), rates)
+
+
+def equations() -> Equations:
+    """Rate, age and clock of both rules,
+    and the plain descent that has the same path.
+    """
+    return chapter.equations
 
 
 @dataclass(frozen=True)
@@ -205,13 +208,10 @@ def as_plain(how: Optimiser, eta_: float) -> Plain:
         raise ParameterError(
             f"optimizer = {how.optimizer}: must be sgd for a clock of momentum"
         )
-    eq = equations()
     name = "nesterov" if how.nesterov else "heavy_ball"
-    mean = float(eq[f"age_{name}"].evaluate({"beta": how.momentum}))
-    long_run_rate = float(
-        eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum})
-    )
-    rate_ = float(eq["plain_rate"].evaluate({"rate": long_run_rate, "age": mean}))
+    mean = equations()[f"age_{name}"].number({"beta": how.momentum})
+    long_run_rate = _long_run_rate(how, eta_)
+    rate_ = equations()["plain_rate"].number({"rate": long_run_rate, "age": mean})
     return Plain(rate_, rate_ / long_run_rate, mean * long_run_rate)
 
 
@@ -219,9 +219,10 @@ def clock_of(how: Optimiser, eta_: float, steps: int) -> Any:
     """Clock before the first and after every step of a run: sum of rates over past
     steps.
     """
-    long_run_rate = float(
-        equations()["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum})
-    )
-    return long_run_rate * np.cumsum(
-        [0.0, *(how.share(k, steps) for k in range(steps))]
-    )
+    shares = [0.0, *(how.share(k, steps) for k in range(steps))]
+    return _long_run_rate(how, eta_) * np.cumsum(shares)
+
+
+def _long_run_rate(how: Optimiser, eta_: float) -> float:
+    """Distance per gradient of an optimiser with momentum, in the long run."""
+    return equations()["rate_momentum"].number({"eta": eta_, "beta": how.momentum})

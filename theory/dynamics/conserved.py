@@ -46,11 +46,9 @@ SAME = 1e-6  # relative distance below which two fixed points are one
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
     """Candidate terms of a conserved quantity, the least likely ones first."""
-    logs = [
-        sp.log(f(x))
-        for f in (lambda x: 1 - x**2, lambda x: 1 - x, lambda x: x)
-        for x in state
-    ]
+    logs = []
+    for argument in (lambda x: 1 - x**2, lambda x: 1 - x, lambda x: x):
+        logs += [sp.log(argument(x)) for x in state]
     pairs = [x * y for x, y in itertools.combinations_with_replacement(state, 2)]
     squares = [x**2 for x in state] if len(state) > MANY else pairs
     return [*logs, *(sp.exp(x) for x in state), *squares, *state]
@@ -70,29 +68,27 @@ def conserved(flow: Flow) -> list[Equation]:
         Each reads: initial value (a symbol if that is infinite) = conserved quantity.
         Only proved results are returned.
     """
-    terms, rng = ansatz(flow.state), np.random.default_rng(0)
+    terms = ansatz(flow.state)
+    rng = np.random.default_rng(0)
     invariants: list[Equation] = []
     gradients = np.empty((0, len(flow.state)))
     slopes, space = _null_space(flow, terms, rng)
     for vector in reversed(space):
         along = np.vstack([gradients, vector @ slopes])
-        if np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max()) == len(
-            gradients
-        ):
+        rank = np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max())
+        if rank == len(gradients):
             continue
         pairs = zip(terms, vector, strict=True)
         quantity = flow.invariant({term: c for term, c in pairs if abs(c) > 1e3 * ZERO})
         if quantity is None:
             continue
-        gradients, name = along, f"conserved_{len(invariants) + 1}"
+        gradients = along
+        name = f"conserved_{len(invariants) + 1}"
         start = quantity.subs(flow.initial)
         if not start.is_finite and start.has(sp.oo, -sp.oo, sp.zoo, sp.nan):
             start = sp.Symbol(f"C_{len(invariants) + 1}")
-        invariants.append(
-            Equation(
-                name, start, quantity, flow.reference, flow.status, flow.assumptions
-            )
-        )
+        source = (flow.reference, flow.status, flow.assumptions)
+        invariants.append(Equation(name, start, quantity, *source))
     return invariants
 
 
@@ -113,16 +109,14 @@ def _null_space(
     moved = [sp.Add(*map(sp.Mul, row, rates)) for row in slopes]
     with np.errstate(all="ignore"):
         times = fixed[0] * rng.uniform(*POINTS, points.shape[1])
-        found = rhs(times, *points, *fixed[1:])
-        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in found], float)
-        rows = np.array(
-            numeric.compiled([*flow.state, *rates], moved)(*points, *rate)
-        ).T
+        values = rhs(times, *points, *fixed[1:])
+        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in values], float)
+        rows = numeric.compiled([*flow.state, *rates], moved)(*points, *rate)
+        rows = np.array(rows).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
     rows = rows[np.isfinite(rows).all(1)]
-    at_one = np.array(
-        numeric.compiled(flow.state, sp.Matrix(slopes))(*points[:, 0]), float
-    )
+    at_one = numeric.compiled(flow.state, sp.Matrix(slopes))(*points[:, 0])
+    at_one = np.array(at_one, float)
     if len(rows) < len(terms):
         return at_one, np.empty((0, len(terms)))
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
@@ -144,60 +138,50 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         symbols.
     """
     rates = [factored(r) for r in flow.expanded.values()]
-    common = [
-        f
-        for f in sp.Mul.make_args(rates[0])
-        if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
-    ]
+    factors = [sp.Mul.make_args(r) for r in rates]
+    common = []
+    for factor in factors[0]:
+        if factor.is_nonzero and all(factor in of_rate for of_rate in factors):
+            common.append(factor)
     rates = [r / sp.Mul(*common) for r in rates]
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
     if any(not (r.has(*flow.state) or r.is_zero or vanishes(r)) for r in rates):
         return []  # SymPy leaves out such an equation
     if not any(rates):
         return [{}]
-    free, rng = flow._compiled[0], np.random.default_rng(0)
-    draws = [
-        {
-            x: (
-                float(rng.integers(3, 20))
-                if x.is_integer
-                else 10 ** rng.uniform(-1.3, 0.3)
-            )
-            for x in free
-        }
-        for _ in range(DRAWS if free else 1)
-    ]
+    free = flow._compiled[0]
+    rng = np.random.default_rng(0)
+    draws = []
+    for _ in range(DRAWS if free else 1):
+        draws.append({x: _random(x, rng) for x in free})
     decimals = any(r.has(sp.Float) for r in rates)
     polynomials = all(r.is_polynomial(*flow.state) for r in rates)
     if decimals and polynomials and not free and len(flow.state) > 1:
         degrees = [sp.Poly(r, *flow.state).total_degree() for r in rates]
-        found = _reached(flow, {}) if math.prod(degrees) > MOST_SOLUTIONS else None
-        if found is not None:  # SymPy may take for ever
+        many = math.prod(degrees) > MOST_SOLUTIONS  # SymPy may take for ever
+        reached = _reached(flow, {}) if many else None
+        if reached is not None:
             warnings.warn(f"{flow.name}: {SEARCHED}", stacklevel=2)
-            return found
+            return reached
     exact = polynomials or not decimals  # 0.695 as 139/200 makes large powers
     why: Exception | str = ""
     try:
-        points = sp.solve(rates, flow.state, dict=True, rational=exact)
+        solutions = sp.solve(rates, flow.state, dict=True, rational=exact)
     except (NotImplementedError, ValueError, TypeError) as error:
-        points, why = [], error
-    points = [
-        {
-            x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v
-            for x, v in p.items()
-        }
-        for p in points
-        if all(_real_and_constant(flow, v) for v in p.values())
-    ]
+        solutions = []
+        why = error
+    points = []
+    for solution in solutions:
+        if all(_real_and_constant(flow, v) for v in solution.values()):
+            points.append({x: _real(v) for x, v in solution.items()})
     for numbers in draws:
-        reached = _reached(flow, numbers) or ()
-        missed = [
-            p for p in reached if not any(_same_point(q, numbers | p) for q in points)
-        ]
+        missed = []
+        for other in _reached(flow, numbers) or ():
+            if not any(_same_point(point, numbers | other) for point in points):
+                missed.append(other)
         if missed and free:
-            where = ", ".join(
-                f"{x} = {float(v):.6g}" for x, v in (numbers | missed[0]).items()
-            )
+            miss = numbers | missed[0]
+            where = ", ".join(f"{x} = {float(v):.6g}" for x, v in miss.items())
             why = (
                 f"SymPy misses that at {where}; with numbers for parameters it is found"
             )
@@ -205,6 +189,16 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     if why and (free or not missed):
         raise ParameterError(f"{flow.name}: fixed points: {why}")
     return points + missed
+
+
+def _random(x: sp.Symbol, rng: np.random.Generator) -> float:
+    """A random value of a parameter."""
+    return float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
+
+
+def _real(value: sp.Expr) -> sp.Expr:
+    """A coordinate without an imaginary part that is rounding."""
+    return sp.re(sp.N(value)) if value.is_number and not value.is_real else value
 
 
 def _real_and_constant(flow: Flow, value: sp.Expr) -> bool:
@@ -224,20 +218,20 @@ def _reached(
     _, rates, jacobian, _ = flow._compiled
     if flow.driven or jacobian is None:
         return None
-    moved, slopes = _at(rates, numbers), _at(jacobian, numbers)
+    moved = _at(rates, numbers)
+    slopes = _at(jacobian, numbers)
     rng = np.random.default_rng(0)
     starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
-    found = roots_from(moved, slopes, starts)
-    found = [
-        here for here in found if np.abs(slopes(here)).max() > STILL
-    ]  # or it is far away
-    if len(found) > ENDLESS:
+    roots = roots_from(moved, slopes, starts)
+    # elsewhere it is far away
+    roots = [here for here in roots if np.abs(slopes(here)).max() > STILL]
+    if len(roots) > ENDLESS:
         return None
-    rounded = [
-        [sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here]
-        for here in found
-    ]
-    return [dict(zip(flow.state, here, strict=True)) for here in rounded]
+    points = []
+    for here in roots:
+        rounded = [sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here]
+        points.append(dict(zip(flow.state, rounded, strict=True)))
+    return points
 
 
 def _at(
@@ -247,14 +241,14 @@ def _at(
 
 
 def _same_point(
-    point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]
+    point: Mapping[sp.Symbol, sp.Expr], other: Mapping[sp.Symbol, Any]
 ) -> bool:
     """Whether a symbolic point is there; a coordinate that is no number counts as
     there.
     """
     for x, value in point.items():
-        number = sp.N(value.subs(found))
-        if number.is_number and not abs(number - found[x]) < SAME * (1 + abs(found[x])):
+        number = sp.N(value.subs(other))
+        if number.is_number and not abs(number - other[x]) < SAME * (1 + abs(other[x])):
             return False
     return True
 
@@ -271,7 +265,8 @@ def roots_from(
     for start in starts:
         with np.errstate(all="ignore"):
             here = scipy.optimize.root(rates, start, jac=jacobian).x
-            off, matrix = rates(here), jacobian(here)
+            off = rates(here)
+            matrix = jacobian(here)
         if not np.isfinite([*off, *matrix.flat]).all():
             continue
         # rates also vanish far away, where saturated softmaxes are: there a Newton step
@@ -300,22 +295,24 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
     notation.mapping("terms = {}", terms or None, "{x: 1, x**2: 1}")
     known = {x.name: x for x in (flow.time, *flow.state, *flow.where)}
     terms = [flow._spell(notation.expression("terms", f, known)) for f in terms]
-    for given in (flow.rhs, flow.expanded):
+    for rhs in (flow.rhs, flow.expanded):
         # proved for numbers as they are written, as sums of rounded ones do not vanish
-        rates = {
-            x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r
-            for x, r in given.items()
-        }
+        rates = {x: _rational(rate) for x, rate in rhs.items()}
         rates[flow.time] = sp.S.One
-        moved = [
-            sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())) for f in terms
-        ]
+        moved = []
+        for f in terms:
+            moved.append(sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())))
         moving = {flow.time, *flow.state, *flow.where}
         coefficients = vanishing_sum(moved, moving)
         if coefficients is not None:
-            whole = sp.Add(*map(sp.Mul, coefficients, terms))
-            return whole if rates == given else whole.evalf()
+            combination = sp.Add(*map(sp.Mul, coefficients, terms))
+            return combination if rates == rhs else combination.evalf()
     return None
+
+
+def _rational(expr: sp.Expr) -> sp.Expr:
+    """An expression with its decimals as fractions."""
+    return sp.nsimplify(expr, rational=True) if expr.has(sp.Float) else expr
 
 
 class Mode(NamedTuple):
@@ -362,35 +359,33 @@ def linearised(
         )
     known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
     point = {x: notation.expression(f"at: {x}", v, known) for x, v in given.items()}
-    if (
-        flow.driven
-        and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols
-    ):
-        raise ParameterError(
-            f"{flow.name}: the rates depend on {flow.time}, growth has no rate"
-        )
+    if flow.driven:
+        at_point = flow.jacobian().subs(point, simultaneous=True)
+        if flow.time in at_point.free_symbols:
+            raise ParameterError(
+                f"{flow.name}: the rates depend on {flow.time}, growth has no rate"
+            )
     if parameters is not None:
         parameter_names(flow, parameters)
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
         for x, rate in flow.expanded.items():
-            left = shortest(replaced(rate, point))
-            if not (left.is_zero or vanishes(left)):  # 0.0 is not equal to 0
+            here = shortest(replaced(rate, point))
+            if not (here.is_zero or vanishes(here)):  # 0.0 is not equal to 0
                 raise ParameterError(
-                    f"at = {given}: no fixed point, the rate of {x} is {left}"
+                    f"at = {given}: no fixed point, the rate of {x} is {here}"
                 )
     jacobian = flow.jacobian()
     matrix = jacobian.applyfunc(lambda slope: factored(replaced(slope, point)))
     if matrix.has(sp.nan, sp.zoo):
         raise ParameterError(f"at = {given}: rates have no derivative there")
-    return [
-        Mode(
-            rate,
-            {flow.state[k]: v for k, v in zip(block, vector, strict=True) if v != 0},
-        )
-        for block in matrix.connected_components()
-        for rate, vector in _eigenvectors(flow, matrix.extract(block, block))
-    ]
+    modes = []
+    for block in matrix.connected_components():
+        state = [flow.state[k] for k in block]
+        for rate, vector in _eigenvectors(flow, matrix.extract(block, block)):
+            pairs = zip(state, vector, strict=True)
+            modes.append(Mode(rate, {x: v for x, v in pairs if v != 0}))
+    return modes
 
 
 def _eigenvectors(
@@ -401,20 +396,20 @@ def _eigenvectors(
     """
     rational, algebraic = dom_eigenvects(DomainMatrix.from_Matrix(block).to_field())
     for field, value, _, vectors in rational:
+        rate = factored(field.to_sympy(value))
         for vector in vectors.to_list():
-            yield (
-                factored(field.to_sympy(value)),
-                [factored(field.to_sympy(v)) for v in vector],
-            )
+            yield rate, [factored(field.to_sympy(v)) for v in vector]
     for field, polynomial, _, vectors in algebraic:
         if polynomial.degree() > 2:
             raise ParameterError(
                 f"{flow.name}: a growth rate solves an equation of degree"
                 f" {polynomial.degree()}; give parameters for numbers"
             )
-        (unknown,), (a, b, c) = polynomial.gens, polynomial.all_coeffs()
+        (unknown,) = polynomial.gens
+        a, b, c = polynomial.all_coeffs()
+        half_width = sp.sqrt(factored(b**2 / (4 * a**2) - c / a))
         for sign in (1, -1):
-            root = -b / (2 * a) + sign * sp.sqrt(factored(b**2 / (4 * a**2) - c / a))
+            root = -b / (2 * a) + sign * half_width
             for vector in vectors.to_list():
                 yield root, [field.to_sympy(v).subs(unknown, root) for v in vector]
 
@@ -434,18 +429,16 @@ def _numbers(
         matrix = jacobian(0.0, x) if jacobian else np.array(np.nan)
     if not np.isfinite(matrix).all():
         raise ParameterError(f"at = {dict(point)}: rates have no derivative there")
-    if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(
-        1.0, np.abs(x).max()
-    ):
+    still = STILL * np.abs(matrix).max() * max(1.0, np.abs(x).max())
+    if fixed and np.abs(moved).max() > still:
         k = int(np.abs(moved).argmax())
         raise ParameterError(
             f"at = {dict(point)}: no fixed point, {flow.state[k]} moves at the rate"
             f" {moved[k]:g}"
         )
     values, vectors = np.linalg.eig(matrix)
-    return [
-        Mode(
-            values[k].item(), dict(zip(flow.state, vectors[:, k].tolist(), strict=True))
-        )
-        for k in np.argsort(-values.real, kind="stable")
-    ]
+    modes = []
+    for k in np.argsort(-values.real, kind="stable"):
+        direction = zip(flow.state, vectors[:, k].tolist(), strict=True)
+        modes.append(Mode(values[k].item(), dict(direction)))
+    return modes

@@ -61,7 +61,8 @@ class Dependence:
         self._elsewhere: dict[tuple[str, Any], Mapping[str, Any]] = {}
         self._derivatives: dict[tuple[str, str], sp.Expr | None] = {}
         if isinstance(parameters, Values):
-            self.p, changes = parameters.of, parameters.changes
+            self.p = parameters.of
+            changes = parameters.changes
             fields = {n: v for n, v in changes.items() if n in self.p._fields()}
             self.p = self.p.replace(**fields)
             self.given = {str(n): v for n, v in changes.items() if n not in fields}
@@ -141,9 +142,9 @@ class Dependence:
 
     def _slope(self, symbol: str, name: str, value: float) -> float:
         """Derivative of a derived number."""
-        found = self._derivative(symbol, name)
-        if found is not None:
-            return self._evaluated(symbol, found)
+        derivative = self._derivative(symbol, name)
+        if derivative is not None:
+            return self._evaluated(symbol, derivative)
         if name not in self.fields:
             return 0.0
         if isinstance(getattr(self.p, name), int):
@@ -161,13 +162,13 @@ class Dependence:
         if formula is None:
             return None
         if (symbol, name) not in self._derivatives:
-            found = None
+            derivative = None
             for of in formula.free_symbols:
                 if of.name == name:
-                    found = sp.diff(formula, of)
-            if found is not None and found.has(*UNEVALUATED):
-                found = None
-            self._derivatives[symbol, name] = found
+                    derivative = sp.diff(formula, of)
+            if derivative is not None and derivative.has(*UNEVALUATED):
+                derivative = None
+            self._derivatives[symbol, name] = derivative
         return self._derivatives[symbol, name]
 
     def _difference(self, symbol: str, name: str, value: float) -> float:
@@ -188,8 +189,8 @@ class Dependence:
         known = self.numbers
         if numbers is not None:
             known = {**numbers, **self.given, **self.sizes}
-        made = Equation(symbol, sp.Symbol(symbol), formula, "derived", "exact")
-        return float(made.evaluate(known))
+        equation = Equation(symbol, sp.Symbol(symbol), formula, "derived", "exact")
+        return equation.number(known)
 
     def _at(self, symbol: str, name: str, value: Any) -> float:
         """A derived number at another value of a field."""
@@ -227,25 +228,25 @@ class Dependence:
             if n in self.fields and not isinstance(getattr(self.p, n), int)
         }
         over = {n: v for n, v in values.items() if n not in smooth}
-        made = copy.copy(self)
-        made._elsewhere = {}
+        other = copy.copy(self)
+        other._elsewhere = {}
         numbers = {str(n): self.numbers[n] for n in self.numbers}
         if self.p is not None and smooth:
-            made.p = self.p.replace(**smooth)
-            numbers |= dict(made.p.values().items()) | self.given
-        made.sizes = {n: v for n, v in over.items() if n in self.fields}
-        constants = {n: v for n, v in over.items() if n not in made.sizes}
-        made.given = self.given | constants
-        made.formulas = {n: e for n, e in self.formulas.items() if n not in constants}
-        made.numbers = numbers | over
+            other.p = self.p.replace(**smooth)
+            numbers |= dict(other.p.values().items()) | self.given
+        other.sizes = {n: v for n, v in over.items() if n in self.fields}
+        constants = {n: v for n, v in over.items() if n not in other.sizes}
+        other.given = self.given | constants
+        other.formulas = {n: e for n, e in self.formulas.items() if n not in constants}
+        other.numbers = numbers | over
         for symbol in self.symbols:
-            if made._follows(symbol) and made.sizes:
-                formula = made.formulas.get(symbol)
-                for name in made.sizes:
+            if other._follows(symbol) and other.sizes:
+                formula = other.formulas.get(symbol)
+                for name in other.sizes:
                     self._slope(symbol, name, self.value(name))
                 if formula is not None:
-                    made.numbers[symbol] = made._evaluated(symbol, formula)
-        return made
+                    other.numbers[symbol] = other._evaluated(symbol, formula)
+        return other
 
     def of_symbols(self) -> dict[str, float]:
         """Numbers of the symbols."""

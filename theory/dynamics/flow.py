@@ -134,19 +134,18 @@ class Flow:
 
     def equations(self) -> Equations:
         """One Equation per order parameter, named ``d<x>_d<time>``."""
-        return Equations(
-            {
-                (name := f"d{x.name}_d{self.time.name}"): Equation(
-                    name,
-                    sp.Derivative(x, self.time),
-                    rhs,
-                    self.reference,
-                    self.status,
-                    self.assumptions,
-                )
-                for x, rhs in self.rhs.items()
-            }
-        )
+        equations = Equations()
+        for x, rhs in self.rhs.items():
+            name = f"d{x.name}_d{self.time.name}"
+            equations[name] = Equation(
+                name,
+                sp.Derivative(x, self.time),
+                rhs,
+                self.reference,
+                self.status,
+                self.assumptions,
+            )
+        return equations
 
     def latex(self) -> str:
         """LaTeX ``aligned`` block: the equations, then the definitions of their
@@ -185,20 +184,19 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        kept = notation.by_name("{}: no order parameter", values, self.state)
+        held = notation.by_name("{}: no order parameter", values, self.state)
+        still = dict.fromkeys(held, sp.S.Zero)
+        fixed = (f"{x} is held at {v}" for x, v in values.items())
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
-            rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
-            initial={**self.initial, **kept},
+            rhs={**self.rhs, **still},
+            initial={**self.initial, **held},
             entries=None,
             fluctuations=None,
             others=(*self.others, *self._compiled[0]),
-            second_order={x: s for x, s in self.second_order.items() if x not in kept},
-            assumptions=(
-                *self.assumptions,
-                *(f"{x} is held at {v}" for x, v in values.items()),
-            ),
+            second_order={x: s for x, s in self.second_order.items() if x not in held},
+            assumptions=(*self.assumptions, *fixed),
         )
 
     def series(
@@ -224,9 +222,8 @@ class Flow:
             {} if start is None else start,
             sorted(known, key=str),
         )
-        values = {
-            x: notation.expression(f"start: {x}", v, {}) for x, v in values.items()
-        }
+        for x, v in values.items():
+            values[x] = notation.expression(f"start: {x}", v, {})
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {x: expr.subs(values) for x, expr in begun.items()}
@@ -234,13 +231,16 @@ class Flow:
         moving = [(x, rhs[x]) for x in self.state]
         if self.driven:
             moving.append((self.time, sp.S.One))
-        derivative, result = rhs, dict(at_start)
+
+        def along(expr: sp.Expr) -> sp.Expr:
+            """Rate of an expression along the flow."""
+            return sum((slope(expr, y) * rate for y, rate in moving), sp.S.Zero)
+
+        derivative = rhs
+        result = dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
-                derivative = {
-                    x: sum((slope(d, y) * rate for y, rate in moving), sp.S.Zero)
-                    for x, d in derivative.items()
-                }
+                derivative = {x: along(d) for x, d in derivative.items()}
             if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
                 raise ParameterError(
                     f"order = {order}: the terms of {self.name} grow too long; must be"
@@ -313,22 +313,21 @@ class Flow:
         """
         free, rhs, jac, initial = self._compiled
         numbers = sweep.numbers(numbers, [s.name for s in free])
-        if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
+        swept = [s.name for s in free if np.ndim(numbers[s.name])]
+        if swept:
             name = swept[0]
             value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)
             raise ParameterError(
                 f"{name} = {value}: must be one number; several by keyword:"
                 f" {name}=[...]"
             )
-        fixed = [
-            np.float64(numbers[s.name]) for s in free
-        ]  # whose quotients by zero are infinite
+        # numbers whose quotients by zero are infinite
+        fixed = [np.float64(numbers[s.name]) for s in free]
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
-            rates = unit * numeric.real(
-                self.name, np.array(rhs(np.float64(unit * t), *y, *fixed))
-            )
+            values = np.array(rhs(np.float64(unit * t), *y, *fixed))
+            rates = unit * numeric.real(self.name, values)
             if next(calls) > most:
                 why = f"needs more than {most:.0e} evaluations"
                 raise trajectory.ended(self, numbers, unit * t, y, rates, why)
@@ -338,7 +337,6 @@ class Flow:
             return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))
 
         with np.errstate(all="ignore"):
-            start = numeric.real(
-                f"{self.name}: initial values", np.array(initial(*fixed))
-            )
+            values = np.array(initial(*fixed))
+            start = numeric.real(f"{self.name}: initial values", values)
         return counted, slopes if jac else None, start.astype(float)

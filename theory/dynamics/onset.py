@@ -108,9 +108,8 @@ class Onset:
 
     def __repr__(self) -> str:
         """The numbers."""
-        return (
-            f"Onset({', '.join(f'{name}={v:.6g}' for name, v in self.numbers.items())})"
-        )
+        numbers = (f"{name}={v:.6g}" for name, v in self.numbers.items())
+        return f"Onset({', '.join(numbers)})"
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""
@@ -130,19 +129,19 @@ class Onset:
         ParameterError
             If there is none, or one cannot be proved.
         """
-        found = {
-            name: flow.certify(
-                p, event=event, until=1.02 * self.numbers[name], digits=digits
-            )
-            for name, (flow, p, event) in self.crossings.items()
-            if 0 < self.numbers[name] < math.inf
-        }
-        if not found:
+        intervals = {}
+        for name, (flow, p, event) in self.crossings.items():
+            time = self.numbers[name]
+            if 0 < time < math.inf:
+                intervals[name] = flow.certify(
+                    p, event=event, until=1.02 * time, digits=digits
+                )
+        if not intervals:
             raise ParameterError(
                 "certified numbers: none of these numbers is the time of an event of a"
                 " flow; order parameters after a time: flow.certify(p, until=...)"
             )
-        return found
+        return intervals
 
     def sensitivities(self, *parameters: str) -> xr.Dataset:
         """Derivatives of those times that an event of a flow defines.
@@ -168,13 +167,13 @@ class Onset:
             if not 0 < self.numbers[name] < math.inf:
                 continue
             event, end = self.falls.get(name, (event, 1.02 * self.numbers[name]))
-            found = flow.sensitivities(
+            result = flow.sensitivities(
                 p, *parameters, until=end, at=[0.0], events={name: event}
             )
-            part = found[[name, f"d_{name}", "value"]]
-            part[f"e_{name}"] = elasticities(found, name)
-            kept = ("left_out", "status", "assumptions")
-            part.attrs = {k: v for k, v in found.attrs.items() if k in kept}
+            part = result[[name, f"d_{name}", "value"]]
+            part[f"e_{name}"] = elasticities(result, name)
+            common = ("left_out", "status", "assumptions")
+            part.attrs = {k: v for k, v in result.attrs.items() if k in common}
             parts.append(part.drop_vars(flow.time.name, errors="ignore"))
         if not parts:
             raise ParameterError(
@@ -191,23 +190,14 @@ class Onset:
         intervals by name in place of those numbers that are certified.
         """
         proved = certified or {}
-        rows = [
-            (
-                name,
-                (
-                    str(proved[name])
-                    if name in proved
-                    else (
-                        f"{v:.10g}"
-                        if math.isfinite(v)
-                        else self.absent.get(name, "none")
-                    )
-                ),
-                self.times.get(name, ""),
-                self.labels[name],
-            )
-            for name, v in self.numbers.items()
-        ]
+        rows = []
+        for name, number in self.numbers.items():
+            value = f"{number:.10g}"
+            if name in proved:
+                value = str(proved[name])
+            elif not math.isfinite(number):
+                value = self.absent.get(name, "none")
+            rows.append((name, value, self.times.get(name, ""), self.labels[name]))
         return output.table(("quantity", "value", "unit", "meaning"), rows, wide=wide)
 
 
@@ -239,17 +229,16 @@ def sensitivity_table(found: xr.Dataset, *, wide: bool = False) -> str:
 def sensitivity_numbers(found: xr.Dataset) -> dict[str, Any]:
     """Derivatives of times by time and parameter, for JSON."""
     times = [str(x) for x in found.data_vars if f"e_{x}" in found]
-    return {
-        name: {
-            str(x): {
-                "value": float(found.value.sel(parameter=x)),
-                "slope": float(found[f"d_{name}"].sel(parameter=x)),
-                "elasticity": float(found[f"e_{name}"].sel(parameter=x)),
-            }
-            for x in found.parameter.values
-        }
-        for name in times
-    }
+
+    def of(name: str, x: Any) -> dict[str, float]:
+        """Value of a parameter, and the derivatives of a time in it."""
+        slopes = {"value": "value", "slope": f"d_{name}", "elasticity": f"e_{name}"}
+        return {k: float(found[y].sel(parameter=x)) for k, y in slopes.items()}
+
+    numbers = {}
+    for name in times:
+        numbers[name] = {str(x): of(name, x) for x in found.parameter.values}
+    return numbers
 
 
 def tabulated(
@@ -292,15 +281,10 @@ def draw(result: Onset, axes: Any) -> None:
     """
     from theory.runtime import plotting  # loads matplotlib: for figures alone
 
-    panels = [
-        (
-            title,
-            curve,
-            list(map(str, curve.data_vars)),
-            curve.attrs.get("marks", result.times),
-        )
-        for title, curve in result.curves().items()
-    ]
+    panels = []
+    for title, curve in result.curves().items():
+        names = list(map(str, curve.data_vars))
+        panels.append((title, curve, names, curve.attrs.get("marks", result.times)))
     if len(panels) == 1:
         ((_, curve, names, marks),) = panels
         first = "loss" if "loss" in names else names[0]
@@ -317,27 +301,15 @@ def draw(result: Onset, axes: Any) -> None:
             (True, axis.axvline, ":"),
             (False, axis.axhline, "-"),
         ):
-            shown = {
-                k: v
-                for k in marks
-                if (k in result.times) == event
-                and math.isfinite(v := result.numbers[k])
-            }
-            shown = dict(
-                sorted(shown.items(), key=lambda item: item[1])
-            )  # as from left to right
-            label = "; ".join(
-                f"{k} = {v:.4g}" if event else k for k, v in shown.items()
-            )
-            for k, value in enumerate(shown.values()):
-                line(
-                    value,
-                    color="0.6",
-                    lw=0.8,
-                    ls=style,
-                    zorder=0,
-                    label=None if k else label,
-                )
+            marked = [k for k in marks if (k in result.times) == event]
+            values = {k: result.numbers[k] for k in marked}
+            values = {k: v for k, v in values.items() if math.isfinite(v)}
+            ordered = sorted(values.items(), key=lambda item: item[1])
+            words = (f"{k} = {v:.4g}" if event else k for k, v in ordered)
+            label: str | None = "; ".join(words)  # as from left to right
+            for _, value in ordered:
+                line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=label)
+                label = None
         axis.set(xlabel=f"${time}$", title=title, xlim=(0, float(curve[time][-1])))
         plotting.below(axis)
 
@@ -346,9 +318,8 @@ def in_few_steps(p: Any, result: Onset) -> list[str]:
     """A note if descent takes few steps until the last of the times: theory takes it as
     a flow.
     """
-    times = {
-        n: result.numbers[n] for n in result.times if 0 < result.numbers[n] < math.inf
-    }
+    times = {n: result.numbers[n] for n in result.times}
+    times = {n: time for n, time in times.items() if 0 < time < math.inf}
     if not times or not hasattr(p, "run_to"):
         return []
     last = max(times, key=times.__getitem__)
@@ -410,7 +381,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         for (event, unit), error in itertools.product(
             result.times.items(), ("", "_bias", "_sd")
         ):
-            if (name := event + error) not in result.numbers:
+            name = event + error
+            if name not in result.numbers:
                 continue
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
             if name in result.absent and not math.isfinite(result.numbers[name]):
@@ -451,9 +423,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         """
         if not isinstance(p, BaseParameters):
             given = fields or None if p is None else p
-            raise misfit(
-                "p", given, next((s.parameters for s in scopes.values()), None)
-            )
+            kind = next((s.parameters for s in scopes.values()), None)
+            raise misfit("p", given, kind)
         with scope.allow_beyond(beyond):
             found = scope.marked(at_a_point(p, **fields))
         if not found.data_vars:

@@ -68,11 +68,9 @@ class Optimiser(BaseParameters):
             value = getattr(self, name)
             usual = type(self).__dataclass_fields__[name].default
             if not so and value != usual:
-                why = (
-                    "without momentum"
-                    if name == "nesterov"
-                    else f"for {self.optimizer}"
-                )
+                why = f"for {self.optimizer}"
+                if name == "nesterov":
+                    why = "without momentum"
                 raise ParameterError(f"{name} = {value}: must be {usual} {why}")
 
     def share(self, number: int, steps: int) -> float:
@@ -127,7 +125,10 @@ class Steps:
         entries: Sequence[Any] | None = None,
         arrays: Any = np,
     ) -> None:
-        self.how, self.eta, self.steps, self.entries = how, eta, steps, entries
+        self.how = how
+        self.eta = eta
+        self.steps = steps
+        self.entries = entries
         self.arrays = arrays
         self.number = 0
         self.first: list[np.ndarray] = []  # momentum, or Adam's means of gradients
@@ -144,13 +145,9 @@ class Steps:
         if how.optimizer == "adamw":
             weights = [w * (1 - rate * how.weight_decay) for w in weights]
         elif how.weight_decay:
-            slopes = [
-                g + how.weight_decay * w for g, w in zip(slopes, weights, strict=True)
-            ]
-        move = {"sgd": self._descent, "adam": self._adam, "adamw": self._adam}[
-            how.optimizer
-        ]
-        moves = move(slopes)
+            pairs = zip(slopes, weights, strict=True)
+            slopes = [g + how.weight_decay * w for g, w in pairs]
+        moves = self._descent(slopes) if how.optimizer == "sgd" else self._adam(slopes)
         return [w - rate * x for w, x in zip(weights, moves, strict=True)]
 
     def _clipped(self, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -161,9 +158,8 @@ class Steps:
             (n * g**2).sum(tuple(range(1, g.ndim)))
             for n, g in zip(many, gradients, strict=True)
         )
-        share = self.arrays.clip(
-            self.how.clip / (self.arrays.sqrt(square) + CLIPPED), None, 1
-        )
+        norm = self.arrays.sqrt(square) + CLIPPED
+        share = self.arrays.clip(self.how.clip / norm, None, 1)
         return [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in gradients]
 
     def _descent(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
@@ -173,8 +169,8 @@ class Steps:
         mu = self.how.momentum
         if mu == 0:
             return slopes
-        kept = self.first or [*map(self.arrays.zeros_like, slopes)]
-        self.first = [mu * v + g for v, g in zip(kept, slopes, strict=True)]
+        before = self.first or [*map(self.arrays.zeros_like, slopes)]
+        self.first = [mu * v + g for v, g in zip(before, slopes, strict=True)]
         if not self.how.nesterov:
             return self.first
         return [g + mu * v for g, v in zip(slopes, self.first, strict=True)]
@@ -188,21 +184,17 @@ class Steps:
         n = self.number
         of = self.arrays
         if not self.first:
-            self.first, self.second = (
-                [*map(self.arrays.zeros_like, slopes)] for _ in range(2)
-            )
-        self.first = [
-            one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)
-        ]
-        self.second = [
-            two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)
-        ]
+            self.first = [*map(of.zeros_like, slopes)]
+            self.second = [*map(of.zeros_like, slopes)]
+        means = zip(self.first, slopes, strict=True)
+        self.first = [one * m + (1 - one) * g for m, g in means]
+        squares = zip(self.second, slopes, strict=True)
+        self.second = [two * v + (1 - two) * g**2 for v, g in squares]
         moments = []
         for m, v in zip(self.first, self.second, strict=True):
             size = of.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
-            moments.append(
-                of.where(m == 0, 0.0, m) / of.where(size == 0, 1.0, size) / (1 - one**n)
-            )
+            mean = of.where(m == 0, 0.0, m)
+            moments.append(mean / of.where(size == 0, 1.0, size) / (1 - one**n))
         return moments
 
 
@@ -232,10 +224,11 @@ class Entries:
         """Rates of the order parameters under gradient descent, in the values of the
         weights.
         """
-        return {
-            x: -sum(sp.diff(form, w) * slope for w, slope in self.slopes.items())
-            for x, form in self.order.items()
-        }
+        rates = {}
+        for x, form in self.order.items():
+            moved = (sp.diff(form, w) * slope for w, slope in self.slopes.items())
+            rates[x] = -sum(moved)
+        return rates
 
     def path(
         self,
@@ -255,30 +248,26 @@ class Entries:
         """
         names = [*self.slopes]
         used = [*self.slopes.values(), *self.many.values(), *self.start.values()]
-        free = sorted(
-            set().union(*(sympified(e).free_symbols for e in used)) - {*names}, key=str
-        )
+        symbols = set().union(*(sympified(e).free_symbols for e in used))
+        free = sorted(symbols - {*names}, key=str)
         missing = [s.name for s in free if s.name not in numbers]
         if missing:
             raise ParameterError(f"optimizer: no value for {', '.join(missing)}")
         known = [float(numbers[s.name]) for s in free]
 
         def compiled(forms: Mapping[sp.Symbol, sp.Expr]) -> Any:
-            made = numeric.system([*names, *free], [*forms.values()])
-            return lambda values: made(*values, *known)
+            function = numeric.system([*names, *free], [*forms.values()])
+            return lambda values: function(*values, *known)
 
         slopes = compiled(self.slopes)
         orders = compiled({x: self.order[x] for x in state})
-        start, many = (
-            compiled({w: of[w] for w in names})(names) for of in (self.start, self.many)
-        )
+        start = compiled({w: self.start[w] for w in names})(names)
+        many = compiled({w: self.many[w] for w in names})(names)
         step = Steps(how, eta, steps, many)
         path = np.empty((steps + 1, len(names), 1))  # the last axis: one student
         path[0, :, 0] = start
         for n in range(steps):
-            path[n + 1] = step(
-                [*path[n]], [*np.array(slopes(path[n, :, 0]), float)[:, None]]
-            )
-        return np.array(
-            [np.broadcast_to(x, steps + 1) for x in orders(path[..., 0].T)], float
-        )
+            gradients = np.array(slopes(path[n, :, 0]), float)[:, None]
+            path[n + 1] = step([*path[n]], [*gradients])
+        values = orders(path[..., 0].T)
+        return np.array([np.broadcast_to(x, steps + 1) for x in values], float)

@@ -74,14 +74,16 @@ def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
     """Raise an error if the times of runs are not those of their steps."""
     if not isinstance(p, Stepped):
         return
-    time, counter = p.TIME, p.LENGTH.removesuffix("s")
+    time = p.TIME
+    counter = p.LENGTH.removesuffix("s")
     if swept := [str(d) for d in runs.dims if d in p.as_dict() and d != time]:
         raise ParameterError(
             f"runs: of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
         )
     if not {time, counter} <= {str(name) for name in runs.coords}:
         return
-    times, steps = runs[time].values, runs[counter].values
+    times = runs[time].values
+    steps = runs[counter].values
     wrong = ~np.isclose(times, steps * p.time_per_step, rtol=1e-6, atol=0)
     if wrong.any():
         raise ParameterError(
@@ -131,12 +133,11 @@ def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
             curves = follow()
     except OverflowError:
         raise diverged(p) from None
-    except (
-        ParameterError
-    ) as error:  # of what depends on the curves: a variance below zero
+    except ParameterError as error:
+        # of what depends on the curves: a variance below zero
         raise (diverged(p) if "= nan" in str(error) else error) from None
-    kept = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
-    if any(where.any() and not where.all() for where in kept):
+    real = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
+    if any(where.any() and not where.all() for where in real):
         raise diverged(p)
     return curves
 
@@ -194,7 +195,8 @@ def descent(
         As `clock` and `finite`.
     """
     steps, times = clock(p, runs, until)
-    how, last = optimiser(runs), int(np.max(steps[-1]))
+    how = optimiser(runs)
+    last = int(np.max(steps[-1]))
     trained = {} if runs is None or how is None else parameters_of(runs, "runs", p)
     length = trained.get("steps", last)  # a schedule knows the length of the run
     follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)

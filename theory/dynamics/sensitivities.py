@@ -17,7 +17,7 @@ import sympy as sp
 import xarray as xr
 
 from theory.call import arguments, sweep
-from theory.call.refusal import Allowed, ParameterError, number
+from theory.call.refusal import ParameterError, number
 from theory.call.scope import allow_beyond, marked
 from theory.dynamics import solution
 from theory.dynamics.dependence import Dependence, Whole
@@ -127,9 +127,13 @@ class Variations:
         if expr not in self._gradients:
             slopes = [slope(expr, x) for x in self.arguments]
             defined = not any(e.has(*UNDEFINED) for e in slopes)
-            made = numeric.system(self.arguments, slopes) if defined else None
-            self._gradients[expr] = made
+            function = numeric.system(self.arguments, slopes) if defined else None
+            self._gradients[expr] = function
         return self._gradients[expr]
+
+    def fixed(self, numbers: Mapping[str, float]) -> list[float]:
+        """Numbers of the symbols, in order."""
+        return [numbers[s.name] for s in self.symbols]
 
     def tables(
         self, t: np.ndarray, y: np.ndarray, fixed: Sequence[float]
@@ -178,7 +182,7 @@ def along(
     for _ in range(halvings):
         grid = np.union1d(grid, (grid[1:] + grid[:-1]) / 2)
     grid = np.union1d(grid, times)
-    fixed = [numbers[s.name] for s in variations.symbols]
+    fixed = variations.fixed(numbers)
     n = len(variations.flow.state)
     s = variations.start(fixed) @ directions
     found = np.empty((len(grid), *s.shape))
@@ -257,7 +261,8 @@ def sensitivities(
         As `Flow.solve`; if nothing depends on a name, or only at whole numbers; or if
         rates have no derivative.
     """
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
     with allow_beyond(beyond):
         return _sensitivities(flow, parameters, names, at, events, rtol, atol, end)
 
@@ -282,10 +287,8 @@ def _sensitivities(
         flow, plain | {x: e.quantity for x, e in falls.items()}
     )
     solution._refuse(flow, parameters, end, quantities.values())
-    rtol, atol = (
-        number(*of, Allowed(above=0, below=1))
-        for of in (("rtol", rtol), ("atol", atol))
-    )
+    rtol = number("rtol", rtol, solution.TOLERANCE)
+    atol = number("atol", atol, solution.TOLERANCE)
     length = end.pop(time)
     if end:
         grid = sweep.Grid(parameters, end)
@@ -374,11 +377,9 @@ def _level(
 ) -> float:
     """Value at which a quantity has done a share of its change."""
     call = numeric.function(expr, variations.arguments)
-    fixed = [numbers[s.name] for s in variations.symbols]
-    first, last = (
-        float(call(path.end * t, *path.states(t), *fixed)) for t in (0.0, 1.0)
-    )
-    return (1 - fall.share) * first + fall.share * last
+    fixed = variations.fixed(numbers)
+    first, last = (call(path.end * t, *path.states(t), *fixed) for t in (0.0, 1.0))
+    return (1 - fall.share) * float(first) + fall.share * float(last)
 
 
 @dataclass(frozen=True)
@@ -399,21 +400,19 @@ class _Point:
         call = self.variations.gradient(expr)
         if call is None:
             return None
-        t = self.times[k]
-        fixed = [self.numbers[s.name] for s in self.variations.symbols]
-        with np.errstate(all="ignore"):
-            values = call(self.path.end * t, *self.path.states(t), *fixed)
-        return [np.broadcast_to(np.real(v), np.shape(t)) for v in values]
+        return self._broadcast(call, self.times[k])
 
     def values(self, expr: sp.Expr, k: np.ndarray) -> np.ndarray:
         """An expression at some of the times."""
-        t = self.times[k]
-        fixed = [self.numbers[s.name] for s in self.variations.symbols]
+        (value,) = self._broadcast(self.variations.value(expr), self.times[k])
+        return value
+
+    def _broadcast(self, call: Any, t: Any) -> list[np.ndarray]:
+        """What a compiled function gives at some times."""
+        fixed = self.variations.fixed(self.numbers)
         with np.errstate(all="ignore"):
-            (value,) = self.variations.value(expr)(
-                self.path.end * t, *self.path.states(t), *fixed
-            )
-        return np.broadcast_to(np.real(value), t.shape)
+            values = call(self.path.end * t, *self.path.states(t), *fixed)
+        return [np.broadcast_to(np.real(v), np.shape(t)) for v in values]
 
     def slopes(self, expr: sp.Expr, k: np.ndarray) -> np.ndarray | None:
         """Derivatives in the parameters at fixed times."""
@@ -421,17 +420,18 @@ class _Point:
         if parts is None:
             return None
         n = len(self.variations.flow.state)
-        state, symbols = np.array(parts[1 : n + 1]), np.array(parts[n + 1 :])
-        return np.einsum("xt,txp->tp", state, self.s[k]) + (
-            symbols.reshape(-1, len(k)).T @ self.directions
-        )
+        state = np.array(parts[1 : n + 1])
+        symbols = np.array(parts[n + 1 :])
+        by_state = np.einsum("xt,txp->tp", state, self.s[k])
+        return by_state + symbols.reshape(-1, len(k)).T @ self.directions
 
     def shift(self, expr: sp.Expr, time: float, fall: Fall | None) -> np.ndarray:
         """Derivatives of the time of an event; NaN where there is none."""
         if not np.isfinite(time) or time == 0:
             return np.full(self.directions.shape[1], 0.0 if time == 0 else np.nan)
         k = np.searchsorted(self.times, [time])
-        slopes, parts = self.slopes(expr, k), self.parts(expr, k)
+        slopes = self.slopes(expr, k)
+        parts = self.parts(expr, k)
         if slopes is None:
             raise ParameterError(f"event {expr}: has no derivative")
         moved = slopes[0]
@@ -442,9 +442,8 @@ class _Point:
         n = len(self.variations.flow.state)
         y = self.path.states(time)
         rates = self.path.rhs(time, y) / self.path.end
-        speed = parts[0][0] + sum(
-            g[0] * f for g, f in zip(parts[1 : n + 1], rates, strict=True)
-        )
+        pairs = zip(parts[1 : n + 1], rates, strict=True)
+        speed = parts[0][0] + sum(gradient[0] * rate for gradient, rate in pairs)
         return -moved / speed + 0.0  # no -0
 
 
@@ -459,9 +458,8 @@ def elasticities(found: xr.Dataset, name: str) -> xr.DataArray:
         A variable ``x`` that has a derivative ``d_x``.
     """
     size = found[name] * xr.ones_like(found.value)
-    return (found[f"d_{name}"] * found.value / size).where(
-        (found.value != 0) & (size != 0)
-    )
+    ratio = found[f"d_{name}"] * found.value / size
+    return ratio.where((found.value != 0) & (size != 0))
 
 
 def curves(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 NO_PARAMETERS: Mapping[str, float] = types.MappingProxyType({})
+TOLERANCE = Allowed(above=0, below=1)
 END_ROUNDING = 16 * np.finfo(float).eps
 
 
@@ -65,24 +66,23 @@ def unify(flow: Flow) -> dict[str, Any]:
     symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
 
     def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
-        exprs = {
-            x: notation.expression(f"{flow.name}: {x}", v, {})
-            for x, v in values.items()
-        }
-        for s in (s for e in exprs.values() for s in sorted(e.free_symbols, key=str)):
-            symbols.setdefault(str(s), s)
+        exprs = {}
+        for x, value in values.items():
+            expr = notation.expression(f"{flow.name}: {x}", value, {})
+            exprs[x] = expr
+            for s in sorted(expr.free_symbols, key=str):
+                symbols.setdefault(str(s), s)
         return {x: notation.expression(str(x), e, symbols) for x, e in exprs.items()}
 
-    rates, start = read(flow.rhs), read(initial)
+    rates = read(flow.rhs)
+    start = read(initial)
     for x in flow.rhs:
         if x not in start or start[x].free_symbols & {*keys}:
             raise ParameterError(
                 f"{flow.name}: {x} has no start, an expression in parameters"
             )
-    more = {
-        part: read(getattr(flow, part))
-        for part in ("where", "observables", "second_order")
-    }
+    parts = ("where", "observables", "second_order")
+    more = {part: read(getattr(flow, part)) for part in parts}
     return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
 
 
@@ -97,24 +97,21 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
         If one is no expression, or one that nothing changes.
     """
     notation.mapping("events = {}", values, "{'half': x - 0.5}")
-    notation.distinct(
-        "events", [flow.time.name, *map(str, flow.state), *flow.observables, *values]
-    )
+    names = [flow.time.name, *map(str, flow.state), *flow.observables]
+    notation.distinct("events", [*names, *values])
     exprs = [*flow.expanded.values(), *flow.initial.values()]
-    symbols = {*flow.state, flow.time, *flow.where}.union(
-        *(e.free_symbols for e in exprs)
-    )
+    symbols = {*flow.state, flow.time, *flow.where}
+    symbols = symbols.union(*(e.free_symbols for e in exprs))
     known = {s.name: s for s in symbols} | dict(flow.observables)
-    found = {}
+    events = {}
     for label, value in values.items():
         value = known.get(value, value) if isinstance(value, str) else value
         value = value.lhs - value.rhs if isinstance(value, Relational) else value
-        expr = found[label] = flow._spell(
-            notation.expression(f"event {label}", value, known)
-        )
+        expr = flow._spell(notation.expression(f"event {label}", value, known))
         if not expr.free_symbols:
             raise ParameterError(f"event {label} = {shown(value)}: never changes")
-    return found
+        events[label] = expr
+    return events
 
 
 def solve(
@@ -176,7 +173,8 @@ def solve(
         symbol has no value; if the flow does not describe these students, or has no
         fluctuations; or if the solution overflows.
     """
-    end |= {} if until is None else {"until": until}
+    if until is not None:
+        end["until"] = until
     with allow_beyond(beyond):
         return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
 
@@ -192,9 +190,8 @@ def _solved(
     end: dict[str, Any],
 ) -> xr.Dataset:
     name = flow.time.name
-    if fluctuations and not (
-        flow.fluctuations and isinstance(parameters, BaseParameters)
-    ):
+    known = flow.fluctuations and isinstance(parameters, BaseParameters)
+    if fluctuations and not known:
         where = "follow from a statement, at Parameters with eta and batch_size"
         raise ParameterError(
             f"fluctuations: of {flow.name} are not known; they {where}"
@@ -203,10 +200,8 @@ def _solved(
         end[name] = end.pop("until")
     crossing = quantities(flow, {} if events is None else events)
     _refuse(flow, parameters, end, crossing.values())
-    rtol, atol = (
-        number(*of, Allowed(above=0, below=1))
-        for of in (("rtol", rtol), ("atol", atol))
-    )
+    rtol = number("rtol", rtol, TOLERANCE)
+    atol = number("atol", atol, TOLERANCE)
     at = None if at is None else listed("at", at)
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
@@ -271,28 +266,24 @@ def _many(
         flow._ask(q)
         values = sweep.numbers(q, used)
         rows.append([values[x] for x in used])
-    numbers = dict(
-        zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True)
-    )
+    columns = np.array(rows, float).reshape(len(rows), -1).T
+    numbers = dict(zip(used, columns, strict=True))
     parts = []
     chunks = len(points) * len(flow.state) // bulk.ROOM + 1
-    for some in np.array_split(np.arange(len(points)), chunks):
-        here = {x: v[some] for x, v in numbers.items()}
-        path = bulk.Bulk(
-            flow, here, end, rtol, options["atol"], [grid.label(k) for k in some]
-        )
+    for batch in np.array_split(np.arange(len(points)), chunks):
+        here = {x: v[batch] for x, v in numbers.items()}
+        labels = [grid.label(k) for k in batch]
+        path = bulk.Bulk(flow, here, end, rtol, options["atol"], labels)
         states = path.states(times / end)
         along = dict(zip([x.name for x in flow.state], states, strict=True))
         here = {x: v[:, None] for x, v in here.items()} | {flow.time.name: times}
         crossed = {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
-        parts.append(
-            along | _observables(flow, here | along, states.shape[1:]) | crossed
-        )
-    found = {
-        x: np.concatenate([part[x] for part in parts])[grid.which]
-        for x in first.data_vars
-    }
-    result = grid.labelled(first, found)
+        observables = _observables(flow, here | along, states.shape[1:])
+        parts.append(along | observables | crossed)
+    data = {}
+    for x in first.data_vars:
+        data[x] = np.concatenate([part[x] for part in parts])[grid.which]
+    result = grid.labelled(first, data)
     for of_the_first in ("parameters", "steps"):
         result.attrs.pop(of_the_first, None)
     result.attrs["solver"] = (
@@ -390,9 +381,8 @@ def descend(
     flow._ask(parameters)
     step = number("step", step)
     steps = number("steps", steps, Allowed(low=0), int)
-    if memory.exceeds(
-        size := 16.0 * steps * (1 + len(flow.state))
-    ):  # path, and its copy
+    size = 16.0 * steps * (1 + len(flow.state))  # path, and its copy
+    if memory.exceeds(size):
         raise ParameterError(
             f"steps = {steps}: needs {memory.amount(size)} of memory; take fewer"
         )
@@ -440,7 +430,8 @@ def observed(
     flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray
 ) -> xr.Dataset:
     """Label an array of states ``(state, time)`` and add the observables."""
-    name, numbers = flow.time.name, sweep.numbers(parameters)
+    name = flow.time.name
+    numbers = sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
     along = dict(zip([x.name for x in flow.state], states, strict=True))
     along[name] = times

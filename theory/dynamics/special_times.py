@@ -79,9 +79,10 @@ def first_sign_changes(
     """
     times, sides, owner = _samples(of, low, high, owner)
     change = (sides[1:] != sides[:-1]) & (owner[1:] == owner[:-1]) | (sides[1:] == NONE)
-    found, first = np.unique(owner[1:][change], return_index=True)
+    changing, first = np.unique(owner[1:][change], return_index=True)
     k = np.flatnonzero(change)[first]
-    return found, times[k], times[k + 1], (sides[k] != NONE) & (sides[k + 1] != NONE)
+    real = (sides[k] != NONE) & (sides[k + 1] != NONE)
+    return changing, times[k], times[k + 1], real
 
 
 def _samples(
@@ -105,10 +106,10 @@ def _samples(
         values = np.append(values, both, 1)
         parts = np.append(parts, of_part)
         v, noise = both.reshape(2, *t.shape)
-        series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
-        rest = 4 * series[:, -3:].sum(
-            1
-        )  # a slope's is larger by the square of the degree
+        series = np.abs(v @ SERIES)
+        slopes = np.abs(v @ SLOPES)
+        # a slope's is larger by the square of the degree
+        rest = 4 * series[:, -3:].sum(1)
         clear = 2 * series[:, 0] > series.sum(1) + rest
         clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
         halved = ~clear & (np.abs(v) > noise).any(1)
@@ -229,19 +230,13 @@ def special_times(
 
     parts = {part: kind for part, kind in parts.items() if usable(part)}
     if steps is not None and parts:
-        at = fast(parts, known)
-        parts = {
-            part: kind
-            for (part, kind), some in zip(parts.items(), at, strict=True)
-            if some.any()
-        }
-    slopes = {
-        a.diff(x): "fast"
-        for a, kind in parts.items()
-        if kind != "jump"
-        for x in a.free_symbols
-        if x.name in moving
-    }
+        at = zip(parts.items(), fast(parts, known), strict=True)
+        parts = dict(item for item, changes in at if changes.any())
+    slopes: dict[sp.Expr, str] = {}
+    for part, kind in parts.items():
+        if kind != "jump":
+            variables = (x for x in part.free_symbols if x.name in moving)
+            slopes |= {part.diff(x): "fast" for x in variables}
     for part, kind in (slopes | parts).items():
         if not usable(part):
             continue
@@ -254,7 +249,6 @@ def special_times(
             if kind != "jump":
                 continue
             raise ParameterError(f"{part}: {error}; take a shorter run") from None
-        special = np.union1d(
-            special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs]
-        )
+        zeros = [zero(value, *pair, xtol=1e-17, rtol=1e-15) for pair in pairs]
+        special = np.union1d(special, zeros)
     return special[np.append(True, np.diff(special) > APART)]

@@ -6,6 +6,7 @@ solution ends.
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,9 @@ class Trajectory:
         rtol: float,
         atol: float,
     ) -> None:
-        self.flow, self.numbers, self.end = flow, numbers, end
+        self.flow = flow
+        self.numbers = numbers
+        self.end = end
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
         self.fixed = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
         least = smallest(self.start)
@@ -78,7 +81,8 @@ class Trajectory:
             )
         atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
-        edges, gap = np.array([0.0, 1.0]), 0.0
+        edges = np.array([0.0, 1.0])
+        gap = 0.0
         self.parts = all_parts(tuple(flow.expanded.values()))
         if flow.driven:
             edges = special_times(
@@ -90,14 +94,14 @@ class Trajectory:
             moving = self.rhs(gap, self.start)
             if not np.isfinite([*self.start, *moving]).all():
                 raise ended(flow, numbers, 0.0, self.start, moving)
-            pieces, y = [], self.start
-            for a, b in zip(edges, edges[1:], strict=False):
+            pieces: list[Any] = []
+            y = self.start
+            for a, b in itertools.pairwise(edges):
                 pieces += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
                 y = self.across(b - gap, pieces[-1].y[:, -1], gap)
-        self.t = np.concatenate([*(p.t[:-1] for p in pieces), pieces[-1].t[-1:]])
-        self.y = np.concatenate(
-            [*(p.y[:, :-1] for p in pieces), pieces[-1].y[:, -1:]], 1
-        )
+        last = pieces[-1]
+        self.t = np.concatenate([*(p.t[:-1] for p in pieces), last.t[-1:]])
+        self.y = np.concatenate([*(p.y[:, :-1] for p in pieces), last.y[:, -1:]], 1)
         steps = [step for p in pieces for step in p.sol.interpolants]
         self.between = scipy.integrate.OdeSolution(self.t, steps)
 
@@ -105,10 +109,8 @@ class Trajectory:
         """Order parameters at times; at the start as they are given,
         without rounding.
         """
-        y = self.between(t)
-        return np.where(
-            np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y
-        )
+        start = self.start.reshape(-1, *[1] * np.ndim(t))
+        return np.where(np.asarray(t) == 0, start, self.between(t))
 
     def across(self, t: float, y: np.ndarray, gap: float) -> np.ndarray:
         """State at the other end of a gap beside a jump of the rates."""
@@ -121,22 +123,25 @@ class Trajectory:
         """Solutions one after the other from a state to a time. One that steps over a
         pulse of the rates is replaced by one that ends in it.
         """
-        ends, found = [t1], []
+        ends = [t1]
+        solutions = []
         while ends:
             solution = self.integrate(t0, y, ends[-1], dense_output=True)
             missed = self.stepped_over(solution)
             if len(missed):
                 ends.append(missed[0])
                 continue
-            found.append(solution)
-            t0, y = ends.pop(), solution.y[:, -1]
-        return found
+            solutions.append(solution)
+            t0 = ends.pop()
+            y = solution.y[:, -1]
+        return solutions
 
     def stepped_over(self, solution: Any) -> np.ndarray:
         """Times at which rates are not the slope of a solution: of those at which their
         parts jump or change fast, and between.
         """
-        steps, states = solution.t, solution.sol
+        steps = solution.t
+        states = solution.sol
         times = special_times(
             self.parts, lambda t: self.fixed | self.named(t, states(t)), steps
         )
@@ -144,14 +149,13 @@ class Trajectory:
             return times[:0]
         times = np.sort(np.append(times, (times[1:] + times[:-1]) / 2))[1:-1]
         step = np.diff(steps)[np.searchsorted(steps, times) - 1]
-        far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(
-            APART, 0.01 * step
-        )
-        times, step = times[far], step[far]
-        y, short = states(times), 0.01 * step
-        rates = np.array(
-            [self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]
-        ).T
+        from_ends = np.minimum(times - steps[0], steps[-1] - times)
+        far = from_ends > np.maximum(APART, 0.01 * step)
+        times = times[far]
+        step = step[far]
+        y = states(times)
+        short = 0.01 * step
+        rates = np.transpose([*map(self.rhs, times, y.T)])
         slope = (states(times + short) - states(times - short)) / (2 * short)
         size = self.options["atol"] + self.options["rtol"] * np.abs(y)
         return times[(np.abs(rates - slope) * step > MISSED * size).any(0)]
@@ -163,10 +167,8 @@ class Trajectory:
 
     def integrate(self, t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
         """Solution from a state to a time, with no jump between."""
-        with (
-            np.errstate(all="ignore"),
-            warnings.catch_warnings(),
-        ):  # e^m overflows: no rate
+        # e^m overflows: no rate
+        with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             options |= {"method": "LSODA"} | self.options
             try:
@@ -177,22 +179,27 @@ class Trajectory:
                 options["dense_output"] = False
                 solution = scipy.integrate.solve_ivp(self.rhs, (t0, t1), y0, **options)
                 last = np.argmin(np.diff(solution.t) > 0)
-                t, y = solution.t[last], solution.y[:, last]
-                raise ended(
-                    self.flow, self.numbers, self.end * t, y, self.rhs(t, y)
-                ) from None
+                t = solution.t[last]
+                y = solution.y[:, last]
+                raise self._error_at(t, y) from None
         good = np.isfinite(solution.y).all(0)
         if solution.success and good.all():
             return solution
         last = np.flatnonzero(good)[-1].item()
-        t, y = solution.t[last], solution.y[:, last]
-        if (
-            t1 - t > CLOSE
-        ):  # the integrator gave up on a long step: the solution goes on
-            y = self.integrate(t, y, t := (t + t1) / 2).y[:, -1]
+        t = solution.t[last]
+        y = solution.y[:, last]
+        if t1 - t > CLOSE:
+            # the integrator gave up on a long step: the solution goes on
+            middle = (t + t1) / 2
+            y = self.integrate(t, y, middle).y[:, -1]
+            t = middle
             self.integrate(t, y, t1)
         with np.errstate(all="ignore"):
-            raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
+            raise self._error_at(t, y)
+
+    def _error_at(self, t: float, y: np.ndarray) -> ParameterError:
+        """Error for a solution that ends in a state."""
+        return ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
         """First sign change of an expression in order parameters and time, NaN if there
@@ -228,12 +235,12 @@ class Trajectory:
             )
             edges = np.union1d(self.t, special)
             sides = np.sign(of(self.t, self.y))
-            low = np.nan
-            high = np.nan
-            for end in (self.t[1:][sides[1:] != sides[0]].min(initial=1.0), 1.0):
-                if np.isnan(low):
-                    part = edges[edges <= end]
-                    low, high = next(sign_changes(sampled, part), (np.nan, np.nan))
+            changed = self.t[1:][sides[1:] != sides[0]]
+            for end in (changed.min(initial=1.0), 1.0):
+                brackets = sign_changes(sampled, edges[edges <= end])
+                low, high = next(brackets, (np.nan, np.nan))
+                if not np.isnan(low):
+                    break
         except ParameterError as error:
             raise ParameterError(f"event {label} = {shown(expr)}: {error}") from None
         if np.isnan(low):
@@ -242,8 +249,10 @@ class Trajectory:
         @functools.cache
         def at(t: float) -> float:
             k = max(int(np.searchsorted(self.t, t)) - 1, 0)
-            t0, y0 = self.t[k], self.y[:, k]
-            return float(of(t, self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0))
+            t0 = self.t[k]
+            y0 = self.y[:, k]
+            y = self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0
+            return float(of(t, y))
 
         # closer to zero than the integration is exact, polynomials must do
         exact = at if (at(low) > 0) != (at(high) > 0) else dense
@@ -261,7 +270,8 @@ def with_errors(
     """Values of a function of states, and what errors of those that it uses make of
     them; the start is exact.
     """
-    here, noise = of(t, y), np.zeros(t.shape)
+    here = of(t, y)
+    noise = np.zeros(t.shape)
     for k in np.flatnonzero(used):
         moved = y.copy()
         moved[k] += ERROR * (atol + rtol * np.abs(y[k]))
@@ -288,16 +298,15 @@ def ended(
     k = int(np.abs(y).argmax())
     when = f"{flow.time.name} = {time:.6g}"
     known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
-    jumps = [
-        e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"
-    ]
-    most = (
-        np.maximum(np.abs(y), 1) / 2
-    )  # what diverges jumps at no zero that is far away
+    parts = all_parts((*flow.expanded.values(),))
+    jumps = [e for e, kind in parts.items() if kind == "jump"]
+    # what diverges jumps at no zero that is far away
+    most = np.maximum(np.abs(y), 1) / 2
     around = y[:, None] + np.clip(DIVERGING * rates, -most, most)[:, None] * [-1, 1]
     states = dict(zip([x.name for x in flow.state], around, strict=True))
-    names, values = zip(*(known | {flow.time.name: time} | states).items(), strict=True)
-    for jump, sides in zip(jumps, values_of(names, (*jumps,))(*values), strict=True):
+    arguments = known | {flow.time.name: time} | states
+    values = values_of((*arguments,), (*jumps,))(*arguments.values())
+    for jump, sides in zip(jumps, values, strict=True):
         if np.ptp(np.sign(np.real(sides))) > 0:
             return ParameterError(
                 f"{flow.name}: rates jump at {jump} = 0, and there is no way across at"
@@ -312,7 +321,6 @@ def ended(
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-
         return ParameterError(
             f"{flow.name}: there is no solution after {when}, where {at}; take {other}"
         )

@@ -4,20 +4,20 @@ the constant c_omega (Eqs. 5, 14, 62-73).
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
 
 from theory import (
+    Chapter,
     Equations,
     array,
     delta_gradient,
     delta_sum,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -55,19 +55,22 @@ lambda_ = array(
 )
 w = symbol("omega_n", r"\omega_{n}", "rotary frequency of block n", positive=True)
 offset = symbol("Delta_ij", r"(j-i)", "distance of two positions", integer=True)
-q1, q2, k1, k2 = (
-    symbol(name, rf"(W_{x})_{{{row}}}", f"weight of W_{x} in block n", real=True)
-    for name, x, row in (
-        ("q_1", "Q", "2n-1"),
-        ("q_2", "Q", "2n"),
-        ("k_1", "K", "2n-1"),
-        ("k_2", "K", "2n"),
-    )
-)
+
+
+def _weight(name: str, matrix: str, row: str) -> sp.Symbol:
+    """One of the two weights of W_Q or W_K in a rotary block."""
+    latex = rf"(W_{matrix})_{{{row}}}"
+    return symbol(name, latex, f"weight of W_{matrix} in block n", real=True)
+
+
+q1, q2 = _weight("q_1", "Q", "2n-1"), _weight("q_2", "Q", "2n")
+k1, k2 = _weight("k_1", "K", "2n-1"), _weight("k_2", "K", "2n")
 logit_block = symbol(
     "l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True
 )
 QUERY, KEY = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
+
+chapter = Chapter(ref, status="exact")
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:
@@ -75,6 +78,8 @@ def rotation(angle: sp.Expr) -> sp.Matrix:
     return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
+@chapter.derives(logit_block, "Eq. (5)", "one rotary block", name="attention_logit")
+@cache
 def block_logit() -> sp.Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K /
     sqrt(d_h).
@@ -82,6 +87,14 @@ def block_logit() -> sp.Expr:
     return sp.expand((QUERY.T * rotation(w * offset) * KEY)[0] / sp.sqrt(d_h))
 
 
+@chapter.derives(sp.Derivative(A, pi[j + L, j]), "Eqs. (8), (65)")
+def dA_dpi() -> sp.Expr:
+    """Derivative of A by an attention entry on the right action."""
+    slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
+    return slope.subs(sp.KroneckerDelta(j, j), 1)
+
+
+@chapter.derives(sp.Derivative(pi[i], logit[k]), "Eq. (66)")
 def softmax_derivative() -> sp.Expr:
     """Derivative d pi_i / d l_k of a softmax row, in terms of the attention entries."""
     weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
@@ -90,11 +103,18 @@ def softmax_derivative() -> sp.Expr:
         lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
         lambda e: delta_sum(e.function, *e.limits),
     )
-    return sp.expand(
-        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(
-            sp.exp(logit[k]), pi[k] * weights
-        )
-    )
+    derivative = derivative.subs(sp.exp(logit[i]), pi[i] * weights)
+    return sp.expand(derivative.subs(sp.exp(logit[k]), pi[k] * weights))
+
+
+def slope_of_block(x: sp.Symbol) -> sp.Expr:
+    """Derivative of the logit by one of the weights of the block."""
+    return sp.diff(block_logit(), x)
+
+
+for x, place in ((q1, "(67)"), (q2, "(67)"), (k1, "(68)"), (k2, "(68)")):
+    slope = sp.Derivative(logit_block, x)
+    chapter.state(f"dl_d{x.name}", slope, partial(slope_of_block, x), f"Eq. {place}")
 
 
 @cache
@@ -111,6 +131,22 @@ def power_of_plane_waves() -> sp.Expr:
     return form
 
 
+@chapter.derives(
+    sp.Limit(lambda_[n], w, 2 * sp.pi),
+    "below Eq. (69)",
+    "the same at every multiple of 2 pi, by periodicity",
+)
+def lambda_2pi() -> sp.Expr:
+    """lambda_n for a frequency at which positions look alike."""
+    return sp.limit(generic_lambda(), w, 2 * sp.pi)
+
+
+@chapter.derives(
+    lambda_[n],
+    "Eq. (70)",
+    "omega_n not a multiple of 2 pi, where lambda_n = 1",
+    name="lambda",
+)
 @cache
 def generic_lambda() -> sp.Expr:
     """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs
@@ -145,22 +181,7 @@ def mean_ansatz() -> sp.Expr:
     return written_as(mean * (L / (L - 1)) ** 2, mean * (gap / apart) ** 2)
 
 
-@cache
-def matched_constant() -> sp.Expr:
-    """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at
-    A = 1/L.
-    """
-    constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
-    return written_as(
-        2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant
-    )
-
-
-def closure() -> sp.Expr:
-    """The paper's closure of c(A)."""
-    return L * c_omega * A * (1 - A)
-
-
+@chapter.derives(c_A, "Eqs. (63), (69)", ANSATZ, name="c_ansatz")
 @cache
 def ansatz() -> sp.Expr:
     """c(A) under the ansatz: sum over rotary blocks of squared gradients.
@@ -193,14 +214,48 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     off_diagonal = -A * off * L * (L - 1) * lam / L
-    turned = (rotation(-w * L) * KEY, rotation(w * L) * QUERY)
-    norms = sum(
-        sp.expand(
-            sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2)
-        )
-        for v in turned
-    )
+    norms = sp.S.Zero
+    for turned in (rotation(-w * L) * KEY, rotation(w * L) * QUERY):
+        square = sp.expand((turned.T * turned)[0])
+        norms += sp.expand(square.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
     return sp.factor((diagonal + off_diagonal) ** 2) * norms
+
+
+@chapter.derives(
+    c_A,
+    "Eqs. (69), (72)-(73)",
+    "closure",
+    ANSATZ,
+    "key and query norms stay at their initial mean",
+)
+def c_ansatz_mean() -> sp.Expr:
+    """c(A) under the averaged ansatz, in terms of c_omega."""
+    spectrum = c_omega * (SPECTRUM / matched_constant())
+    form = c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2
+    return written_as(form, mean_ansatz().subs(SPECTRUM, spectrum))
+
+
+@chapter.derives(c_A, "above Eqs. (14), (71)", "closure", CLOSURE, name="c_closure")
+def closure() -> sp.Expr:
+    """The paper's closure of c(A)."""
+    return L * c_omega * A * (1 - A)
+
+
+@chapter.derives(
+    c_omega,
+    "Eqs. (14), (71)-(73)",
+    "mean over independent centred entries of variance sigma^2",
+    "matched at A = 1/L",
+    name="c_omega",
+)
+@cache
+def matched_constant() -> sp.Expr:
+    """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at
+    A = 1/L.
+    """
+    constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
+    form = 2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM
+    return written_as(form, constant)
 
 
 def gap_of_block() -> sp.Expr:
@@ -212,69 +267,9 @@ def gap_of_block() -> sp.Expr:
     return form
 
 
-@cache
 def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
-    block = block_logit()
-
-    def by_constant() -> sp.Expr:
-        spectrum = c_omega * (SPECTRUM / matched_constant())
-        return written_as(
-            c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2,
-            mean_ansatz().subs(SPECTRUM, spectrum),
-        )
-
-    def by_entry() -> sp.Expr:
-        slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
-        return slope.subs(sp.KroneckerDelta(j, j), 1)
-
-    slope = {
-        x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)
-    }
-    return table(
-        ref,
-        status="exact",
-        attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
-        dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(
-            sp.Derivative(pi[i], logit[k]),
-            softmax_derivative,
-            "Eq. (66)",
-        ),
-        **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
-        **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
-        lambda_2pi=(
-            sp.Limit(lambda_[n], w, 2 * sp.pi),
-            lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
-            "below Eq. (69)",
-            "the same at every multiple of 2 pi, by periodicity",
-        ),
-        **{
-            "lambda": (
-                lambda_[n],
-                generic_lambda,
-                "Eq. (70)",
-                "omega_n not a multiple of 2 pi, where lambda_n = 1",
-            )
-        },
-        c_ansatz=(c_A, ansatz, "Eqs. (63), (69)", ANSATZ),
-        c_ansatz_mean=(
-            c_A,
-            by_constant,
-            "Eqs. (69), (72)-(73)",
-            "closure",
-            ANSATZ,
-            "key and query norms stay at their initial mean",
-        ),
-        c_closure=(c_A, closure(), "above Eqs. (14), (71)", "closure", CLOSURE),
-        c_omega=(
-            c_omega,
-            matched_constant,
-            "Eqs. (14), (71)-(73)",
-            "mean over independent centred entries of variance sigma^2",
-            "matched at A = 1/L",
-        ),
-    )
+    return chapter.equations
 
 
 # Softmax of rotary logits and its derivative, vectorised over seeds
@@ -295,7 +290,8 @@ class Attention:
         steps = np.arange(p.L)
         # Actions stand L places before the states that ask: the right one is at
         # distance -L.
-        angle = (steps[None, :] - steps[:, None] - p.L)[..., None] * p.frequencies
+        distance = steps[None, :] - steps[:, None] - p.L
+        angle = distance[..., None] * p.frequencies
         turns = np.exp(1j * angle) / np.sqrt(p.d_h)
         self.turns = turns.reshape(p.L**2, -1).view(float)
         self.L = p.L
@@ -321,11 +317,8 @@ class Attention:
         """Gradients with respect to W_Q and W_K from those with respect to the
         attention entries.
         """
-        d_l = (at * (force - (at * force).sum(2, keepdims=True))).reshape(
-            len(force), -1
-        )
-        d_pairs = (d_l @ self.turns).view(complex)
-        return [
-            (d_pairs * W_K.view(complex)).view(float),
-            (d_pairs.conj() * W_Q.view(complex)).view(float),
-        ]
+        d_l = at * (force - (at * force).sum(2, keepdims=True))
+        d_pairs = (d_l.reshape(len(force), -1) @ self.turns).view(complex)
+        d_Q = d_pairs * W_K.view(complex)
+        d_K = d_pairs.conj() * W_Q.view(complex)
+        return [d_Q.view(float), d_K.view(float)]

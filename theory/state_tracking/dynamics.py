@@ -7,13 +7,13 @@ from typing import Any
 import sympy as sp
 
 from theory import (
+    Chapter,
     Equation,
     Equations,
     Flow,
     ParameterError,
     delta_sum,
     symbol,
-    table,
     written_as,
 )
 from theory.dynamics import clocks
@@ -62,6 +62,8 @@ Delta_R = symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True)
 Delta_S = symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True)
 EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
+chapter = Chapter(ref, MEAN_FIELD, status="exact")
+
 
 def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed
@@ -70,7 +72,7 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant
     entry gives Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
+    step = sp.expand(mean_field.update_M())
     everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
     to_own = step.coeff(mean_field.OWN) * definitions.mean_overlap(teacher, student)
@@ -80,6 +82,7 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
 SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
 
 
+@chapter.derives(Delta_R, "Eqs. (53)-(54)", name="delta_R")
 @cache
 def update_on_target() -> sp.Expr:
     """Update of R: mean of the projected update over
@@ -89,110 +92,99 @@ def update_on_target() -> sp.Expr:
     return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
 
 
+@chapter.derives(Delta_S, "Eqs. (55)-(56)", "d_g >= 3", name="delta_S")
 @cache
 def update_off_target() -> sp.Expr:
     """Update of S: mean over matrices and the teachers of other actions."""
-    off = delta_sum(
-        (1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)
-    ) / (d_g * (d_g - 1))
-    return written_as(
-        SCALE
-        * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N),
-        off,
-    )
-
-
-@cache
-def update_of_pair() -> sp.Expr:
-    """Update of the overlap of a student's matrix with any teacher of a group. It
-    depends on that teacher only through its overlap with the matrix's own teacher.
-    """
-    tau_group = definitions.overlap_equations()["tau_bar_group"].rhs
-    update = projected_update(b, a).subs(
-        definitions.mean_overlap(b, a), definitions.tau_ab
-    )
-    update = update.subs(tau, tau_group)
-    spell = {c_S: 1 - c_R, c_R: mean_field.logit_equations()["c_R"].rhs}
-    return written_as(
-        SCALE * A * (definitions.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell)
-    )
-
-
-@cache
-def overlap_of_pair() -> sp.Expr:
-    """Growth of the overlap with any teacher in terms of the growth of R, since the
-    ratio of the two updates is constant.
-    """
-    ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
-    return written_as(
-        (N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0)
-    )
+    others = (1 - delta(a, b)) * projected_update(a, b)
+    off = delta_sum(others, (b, 1, d_g), (a, 1, d_g)) / (d_g * (d_g - 1))
+    by_S = c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1)
+    return written_as(SCALE * (c_R * tau + by_S - 1 / N), off)
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is
     the printed grouping.
     """
-    coefficients = {
-        c_S: 1 - c_R,
-        tau: definitions.overlap_equations()["tau_bar_iid"].rhs,
-    }
-    mean = update.subs(coefficients).subs(c_R, mean_field.logit_equations()["c_R"].rhs)
+    mean = update.subs({c_S: 1 - c_R, tau: definitions.independent_overlap()})
+    mean = mean.subs(c_R, mean_field.weight_of_R())
     return written_as(eta * EPOCH * g * form, mean)
 
 
+SEEDS = "averaged over independent permutations"
+
+
+@chapter.derives(Delta_R, "Eq. (59a)", SEEDS)
+def delta_R_mean() -> sp.Expr:
+    """Update of R, averaged over teachers."""
+    return over_seeds(update_on_target(), A + (1 - A) / d_g)
+
+
+@chapter.derives(Delta_S, "Eq. (59b)", SEEDS)
+def delta_S_mean() -> sp.Expr:
+    """Update of S, averaged over teachers."""
+    return over_seeds(update_off_target(), (1 - A) / d_g)
+
+
+@chapter.derives(
+    Delta_S_ab,
+    "beyond Eqs. (53)-(56): one pair of a group",
+    *definitions.GROUP,
+    name="delta_S_ab",
+)
 @cache
+def update_of_pair() -> sp.Expr:
+    """Update of the overlap of a student's matrix with any teacher of a group. It
+    depends on that teacher only through its overlap with the matrix's own teacher.
+    """
+    of_pair = definitions.mean_overlap(b, a)
+    update = projected_update(b, a).subs(of_pair, definitions.tau_ab)
+    update = update.subs(tau, definitions.group_overlap()).subs(c_S, 1 - c_R)
+    spelled = update.subs(c_R, mean_field.weight_of_R())
+    return written_as(SCALE * A * (definitions.tau_ab - 1 / N), spelled)
+
+
+@chapter.derives(
+    S_ab - S_ab0,
+    "beyond Eq. (59): one overlap per class of a^-1 b",
+    *definitions.GROUP,
+    name="S_ab",
+)
+@cache
+def overlap_of_pair() -> sp.Expr:
+    """Growth of the overlap with any teacher in terms of the growth of R, since the
+    ratio of the two updates is constant.
+    """
+    ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
+    form = (N * definitions.tau_ab - 1) / (N - 1) * (R - R_0)
+    return written_as(form, sp.cancel(ratio) * (R - R_0))
+
+
+@chapter.derives(
+    sp.Derivative(A, alpha),
+    "Eqs. (60)-(64)",
+    "small steps",
+    "A is the only route from the loss to W_Q, W_K",
+)
+def dA_dalpha_chain() -> sp.Expr:
+    """One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N
+    |grad A|^2.
+    """
+    return -eta * c_A * mean_field.dloss_dA()
+
+
 def equations() -> Equations:
     """Updates at finite teacher overlap, their averages over teachers, and the equation
     of attention.
     """
-    seeds = "averaged over independent permutations"
-    return table(
-        ref,
-        MEAN_FIELD,
-        status="exact",
-        delta_R=(Delta_R, update_on_target, "Eqs. (53)-(54)"),
-        delta_S=(Delta_S, update_off_target, "Eqs. (55)-(56)", "d_g >= 3"),
-        delta_R_mean=(
-            Delta_R,
-            lambda: over_seeds(update_on_target(), A + (1 - A) / d_g),
-            "Eq. (59a)",
-            seeds,
-        ),
-        delta_S_mean=(
-            Delta_S,
-            lambda: over_seeds(update_off_target(), (1 - A) / d_g),
-            "Eq. (59b)",
-            seeds,
-        ),
-        delta_S_ab=(
-            Delta_S_ab,
-            update_of_pair,
-            "beyond Eqs. (53)-(56): one pair of a group",
-            *definitions.GROUP,
-        ),
-        S_ab=(
-            S_ab - S_ab0,
-            overlap_of_pair,
-            "beyond Eq. (59): one overlap per class of a^-1 b",
-            *definitions.GROUP,
-        ),
-        # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N
-        # |grad A|^2.
-        dA_dalpha_chain=(
-            sp.Derivative(A, alpha),
-            lambda: -eta * c_A * mean_field.equations()["dloss_dA"].rhs,
-            "Eqs. (60)-(64)",
-            "small steps",
-            "A is the only route from the loss to W_Q, W_K",
-        ),
-    )
+    return chapter.equations
 
 
-def _option(field: str, value: str, table: Mapping[str, Any]) -> Any:
-    if value not in table:
-        raise ParameterError(f"{field} = {value!r}: must be one of {', '.join(table)}")
-    return table[value]
+def _option(field: str, value: str, options: Mapping[str, Any]) -> Any:
+    if value not in options:
+        known = ", ".join(options)
+        raise ParameterError(f"{field} = {value!r}: must be one of {known}")
+    return options[value]
 
 
 @cache
@@ -213,33 +205,32 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     ParameterError
         For any other word.
     """
-    eq = equations()
-    mean = mean_field.logit_equations()
-    spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
-    overlap = _option(
-        "teacher_overlap",
-        teacher_overlap,
-        {
-            "iid": None,
-            "tau": tau,
-            "distinct": definitions.overlap_equations()["tau_bar_distinct"].rhs,
-            "group": definitions.overlap_equations()["tau_bar_group"].rhs,
-        },
-    )
-    factor = _option(
-        "closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"}
-    )
+    spell = {c_S: mean_field.weight_of_S(), c_R: mean_field.weight_of_R()}
+    overlaps = {
+        "iid": None,
+        "tau": tau,
+        "distinct": definitions.distinct_overlap(),
+        "group": definitions.group_overlap(),
+    }
+    factors = {"closure": "c_closure", "ansatz": "c_ansatz_mean"}
+    overlap = _option("teacher_overlap", teacher_overlap, overlaps)
+    factor = _option("closure", closure, factors)
     if overlap is None:
-        dR = eq["delta_R_mean"].rhs / EPOCH
-        dS = eq["delta_S_mean"].rhs / EPOCH
+        dR = delta_R_mean() / EPOCH
+        dS = delta_S_mean() / EPOCH
     else:
-        dR, dS = (
-            (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap)
-            for x in ("delta_R", "delta_S")
-        )
+        dR = (update_on_target() / EPOCH).subs(spell).subs(tau, overlap)
+        dS = (update_off_target() / EPOCH).subs(spell).subs(tau, overlap)
     closed = attention.equations()[factor]
     c_of_A = closed.rhs
-    dA = eq["dA_dalpha_chain"].rhs.subs(c_A, c_of_A)
+    dA = dA_dalpha_chain().subs(c_A, c_of_A)
+    observables = {
+        "logit_correct": mean_field.logit_correct(),
+        "logit_other": mean_field.logit_other(),
+        "loss": mean_field.loss_of_margin(),
+        "c_A": c_of_A,
+    }
+    assumptions = (MEAN_FIELD, mean_field.EXCHANGEABLE, *closed.assumptions)
     return Flow(
         name="state_tracking",
         time=alpha,
@@ -247,19 +238,9 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         initial={A: A_0, R: R_0, S: S_0},
         reference=ref("Eq. (15)"),
         status="closure",
-        assumptions=(
-            MEAN_FIELD,
-            mean_field.EXCHANGEABLE,
-            *closed.assumptions,
-            "gradient flow",
-        ),
+        assumptions=(*assumptions, "gradient flow"),
         where=mean_field.abbreviations(),
-        observables={
-            "logit_correct": mean["logit_correct"].rhs,
-            "logit_other": mean["logit_other"].rhs,
-            "loss": mean_field.equations()["loss_of_margin"].rhs,
-            "c_A": c_of_A,
-        },
+        observables=observables,
         scope=flow_of(teacher_overlap),
     )
 
@@ -279,14 +260,15 @@ def thermodynamic_limit() -> Flow:
         return sp.limit(factored((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
-    g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    g_limit = sp.limit(mean_field.wrong_mass().subs(N, size), size, sp.oo)
+    rhs = {}
+    for x, expr in full.rhs.items():
+        order = L if x == A else sp.S.One
+        rhs[x] = leading(expr.subs(g, g_limit), order)
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,
-        rhs={
-            x: leading(expr.subs(g, g_limit), L if x == A else sp.S.One)
-            for x, expr in full.rhs.items()
-        },
+        rhs=rhs,
         initial=full.initial,
         reference=ref("Sec. 4.3, limit of Eq. (15)"),
         status="leading order",
@@ -304,13 +286,12 @@ ASSUMED = ("loss linear in the logits", "A = A_0", "R(0) = S(0) = zeta = 0")
 def early_equations() -> Equations:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
-    rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
-    grown = {
-        f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)
-    }
-    return table(
-        ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown
-    )
+    early = Chapter(ref("Eq. (78)"), *ASSUMED, status="leading order")
+    early.state("early_A", A, A_0)
+    for x in (R, S):
+        rate = sp.factor(flow().expanded[x].subs(at_start))
+        early.state(f"early_{x.name}", x, sp.integrate(rate, (alpha, 0, alpha)))
+    return early.equations
 
 
 # Momentum and schedules

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equations, function, proved, symbol, table, vanishes, written_as
+from theory import Chapter, Equations, function, proved, symbol, vanishes, written_as
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.model import mean_field
 from theory.state_tracking.model.symbols import (
@@ -68,7 +68,13 @@ invariant = symbol("invariant", r"\mathcal{I}", "first integral of the flow", re
 ANY = "flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau"
 BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
+of_A = sp.Function("A")(D)
+of_T = T_of(D)
+of_S = sp.Function("S")(D)
+chapter = Chapter(ref(BEYOND), ANY, status="exact")
 
+
+@chapter.derives(kappa, name="kappa")
 @cache
 def steepness() -> sp.Expr:
     """kappa: the ratio of the rates of A and R - S does not contain g, eta or the time,
@@ -79,6 +85,22 @@ def steepness() -> sp.Expr:
     return written_as(c_omega * L * (d_g - 1) / (d_g * (1 - tau)), slope)
 
 
+@chapter.derives(pace, "dD/dalpha = pace eta g A", name="pace")
+@cache
+def speed_of_difference() -> sp.Expr:
+    """Rate of D per eta g A; 1 for independent teachers (tau = 1/N)."""
+    rate = flow("tau").rhs
+    return written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
+
+
+@chapter.derives(drift, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")
+def off_target_drift() -> sp.Expr:
+    """Rate of S per D at A = 1; 0 for independent teachers."""
+    per_pace = flow("tau").rhs[S] / (eta * g * speed_of_difference())
+    return written_as((N * tau - 1) / (N * (1 - tau)), per_pace - (1 - A) / d_g)
+
+
+@chapter.derives(invariant, "constant along the flow")
 @cache
 def first_integral() -> sp.Expr:
     """Constant of motion ln(1-A) + kappa (R-S)^2/2: what dA/(1-A) = kappa D dD
@@ -91,23 +113,71 @@ def first_integral() -> sp.Expr:
     """
     rate = flow("tau").rhs
     motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
+    moved = sum(sp.diff(motion, q) * rate[q] for q in (A, R, S))
     proved(
-        vanishes(
-            sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(
-                kappa, steepness()
-            )
-        ),
+        vanishes(moved.subs(kappa, steepness())),
         "the first integral is not constant along the flow",
     )
     return motion
 
 
+@chapter.derives(of_A, name="A_of_D")
 @cache
 def attention_of_difference() -> sp.Expr:
     """A as a function of D = R - S, from the first integral."""
     at_start = first_integral().subs({A: A_0, R: S + D_0})
-    left = sp.exp(at_start - first_integral().subs(R, S + D) + sp.log(1 - A))  # 1 - A
-    return written_as(1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2), 1 - left)
+    remainder = sp.exp(at_start - first_integral().subs(R, S + D) + sp.log(1 - A))
+    form = 1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2)
+    return written_as(form, 1 - remainder)
+
+
+def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
+    """Integral over D from its initial value D_0."""
+    return sp.Integral(integrand.subs(D, x), (x, D_0, upper))
+
+
+chapter.state("proper_time", of_T, along(D, 1 / of_A), "dT = pace eta g dalpha")
+
+
+@cache
+def off_target() -> sp.Expr:
+    """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT =
+    (1-A)/d_g + drift.
+
+    Raises
+    ------
+    ArithmeticError
+        If the result does not solve the flow.
+    """
+    S_of = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
+    attention = attention_of_difference()
+    slope = S_of.diff(T) / attention + S_of.diff(D)
+    rate = (1 - attention) / d_g + drift
+    proved(vanishes(slope - rate / attention), "S(D) does not solve the flow")
+    return S_of
+
+
+@chapter.derives(of_S)
+def S_of_D() -> sp.Expr:
+    """S as a function of D."""
+    return off_target().subs(T, of_T)
+
+
+@chapter.derives(m, "R = S + D", name="margin_of_D")
+@cache
+def margin() -> sp.Expr:
+    """Logit margin as a function of A, D and S."""
+    lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
+    of_state = mean_field.margin_of_state().subs(R, S + D)
+    return written_as((N * lifted - zeta) / (N - 1), of_state)
+
+
+@chapter.derives(sp.Function("alpha")(D))
+def alpha_of_D() -> sp.Expr:
+    """Training time, from dT = pace eta g dalpha."""
+    inverse_g = sp.together(1 / mean_field.wrong_mass())
+    integrand = inverse_g.subs(m, sp.Function("m")(D)) / of_A
+    return along(D, integrand) / (eta * pace)
 
 
 @cache
@@ -118,6 +188,13 @@ def square_at(value: sp.Expr) -> sp.Expr:
     return square
 
 
+@chapter.derives(D_level2, "kappa > 0", "A = a, reached at the positive root")
+def D_of_level() -> sp.Expr:
+    """D^2 where A reaches a value."""
+    return square_at(level)
+
+
+@chapter.derives(epsilon, "kappa > 0", "the value of -ln(1-A) at D = 0", name="epsilon")
 @cache
 def height() -> sp.Expr:
     """epsilon: the value of E = -ln(1-A) at D = 0."""
@@ -138,110 +215,22 @@ def rise() -> sp.Expr:
     return written_as(E, sp.diff(1 - sp.exp(-small * E), small).subs(small, 0))
 
 
-@cache
-def off_target() -> sp.Expr:
-    """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT =
-    (1-A)/d_g + drift.
-
-    Raises
-    ------
-    ArithmeticError
-        If the result does not solve the flow.
-    """
-    S_of = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
-    attention = attention_of_difference()
-    proved(
-        vanishes(
-            S_of.diff(T) / attention
-            + S_of.diff(D)
-            - ((1 - attention) / d_g + drift) / attention
-        ),
-        "S(D) does not solve the flow",
-    )
-    return S_of
+@chapter.derives(D_sep, "kappa > 0", "for D_0 at or below, A falls to 0 for good")
+def separatrix() -> sp.Expr:
+    """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
+    return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
 
 
-@cache
-def growth() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha =
-    pace eta g ((1-A)/d_g + drift).
-
-    For independent teachers (tau = 1/N) the pace is 1 and the drift 0.
-    """
-    rate = flow("tau").rhs
-    speed = written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
-    off_rate = rate[S] / (eta * g * speed) - (1 - A) / d_g
-    return speed, written_as((N * tau - 1) / (N * (1 - tau)), off_rate)
+@chapter.derives(
+    D_dead2, "kappa > 0", "below the separatrix: D rises to the negative root, A to 0"
+)
+def resting_place() -> sp.Expr:
+    """D^2 where A comes to rest at 0."""
+    start = -2 * (sp.log(1 - A_0) + epsilon) / kappa
+    square = square_at(sp.S.Zero).subs(D_0**2, start)
+    return written_as(-2 * epsilon / kappa, square)
 
 
-def margin() -> sp.Expr:
-    """Logit margin as a function of A, D and S."""
-    lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
-    return written_as(
-        (N * lifted - zeta) / (N - 1), mean_field.margin_of_state().subs(R, S + D)
-    )
-
-
-def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
-    """Integral over D from its initial value D_0."""
-    return sp.Integral(integrand.subs(D, x), (x, D_0, upper))
-
-
-@cache
 def equations() -> Equations:
     """First integral, solution by quadratures, time of A = a, separatrix."""
-    of_A = sp.Function("A")(D)
-    of_T = T_of(D)
-    of_S = sp.Function("S")(D)
-
-    def time() -> sp.Expr:
-        inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
-        return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
-
-    def dead() -> sp.Expr:
-        square = square_at(sp.S.Zero).subs(
-            D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa
-        )
-        return written_as(-2 * epsilon / kappa, square)
-
-    def edge() -> sp.Expr:
-        """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
-        return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
-
-    return table(
-        ref(BEYOND),
-        ANY,
-        status="exact",
-        kappa=(kappa, steepness),
-        pace=(pace, lambda: growth()[0], "dD/dalpha = pace eta g A"),
-        off_target_drift=(
-            drift,
-            lambda: growth()[1],
-            "dS/dalpha = pace eta g ((1-A)/d_g + drift)",
-        ),
-        first_integral=(invariant, first_integral, "constant along the flow"),
-        A_of_D=(of_A, attention_of_difference),
-        proper_time=(of_T, along(D, 1 / of_A), "dT = pace eta g dalpha"),
-        S_of_D=(of_S, lambda: off_target().subs(T, of_T)),
-        margin_of_D=(m, margin, "R = S + D"),
-        alpha_of_D=(sp.Function("alpha")(D), time),
-        D_of_level=(
-            D_level2,
-            lambda: square_at(level),
-            "kappa > 0",
-            "A = a, reached at the positive root",
-        ),
-        epsilon=(epsilon, height, "kappa > 0", "the value of -ln(1-A) at D = 0"),
-        separatrix=(
-            D_sep,
-            edge,
-            "kappa > 0",
-            "for D_0 at or below, A falls to 0 for good",
-        ),
-        resting_place=(
-            D_dead2,
-            dead,
-            "kappa > 0",
-            "below the separatrix: D rises to the negative root, A to 0",
-        ),
-    )
+    return chapter.equations

@@ -48,15 +48,14 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     solved = np.empty((3, points.N.size, times.size))
     # If 1/g overflows at the start, nothing changes within representable times.
     moving = points.moving & (points.margin(points.A_0, points.D_0, points.S_0) < 700)
-    batch = max(1, 32 * CHUNK // (times.size * NODES))
-    for which, road in ((moving, _moving), (~moving, _still)):
+    size = max(1, 32 * CHUNK // (times.size * NODES))
+    for which, solution in ((moving, _moving), (~moving, _still)):
         chosen = np.flatnonzero(which)
-        for k in range(0, chosen.size, batch):
-            solved[:, chosen[k : k + batch]] = road(
-                points[chosen[k : k + batch]], times
-            )
-    shape = (*np.broadcast_shapes(*(np.shape(values[n]) for n in NAMES)), times.size)
-    A, D, S = (q.reshape(shape) for q in solved)
+        for k in range(0, chosen.size, size):
+            batch = chosen[k : k + size]
+            solved[:, batch] = solution(points[batch], times)
+    shape = np.broadcast_shapes(*(np.shape(values[n]) for n in NAMES))
+    A, D, S = (q.reshape(*shape, times.size) for q in solved)
     return {"A": A, "R": S + D, "S": S}
 
 
@@ -73,16 +72,15 @@ def _coast(
     ``coasting_margin``).
     """
     start = c.margin(A, D, S)
-    rate = c.pace * (
-        (1 - A) / c.d_g + c.drift
-    )  # rate of S per eta g; that of D is pace A
+    # rate of S per eta g; that of D is pace A
+    rate = c.pace * ((1 - A) / c.d_g + c.drift)
     lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        X = start + np.exp(start) / (c.N - 1) + c.N / (c.N - 1) * lift * c.eta * after
+        begun = start + np.exp(start) / (c.N - 1)
+        X = begun + c.N / (c.N - 1) * lift * c.eta * after
         now = log_linear(X, c.N - 1)
-    mass = (
-        np.where(np.isfinite(X), now - start, 0) * (c.N - 1) / c.N / lift
-    )  # integral of eta g
+    gained = np.where(np.isfinite(X), now - start, 0)
+    mass = gained * (c.N - 1) / c.N / lift  # integral of eta g
     return D + c.pace * A * mass, S + rate * mass
 
 
@@ -95,15 +93,12 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # If attention dies, eta pace alpha is at least the integral of dD/E, which
         # bounds s from above.
-        waited = points.eta * points.pace * end * np.abs(
-            points.epsilon
-        ) / points.delta + np.arcsinh(np.exp(start))
-        stop = np.where(
-            points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked
-        )
-    for _ in range(
-        40
-    ):  # e^m may shorten the range: estimate it with few panels, repeatedly
+        waited = points.eta * points.pace * end * np.abs(points.epsilon)
+        waited = waited / points.delta + np.arcsinh(np.exp(start))
+        dying = waited + np.log(-np.expm1(-2 * waited)) - np.log(2)
+        stop = np.where(points.side < 0, dying, locked)
+    # e^m may shorten the range: estimate it with few panels, repeatedly
+    for _ in range(40):
         if points.panels(start, stop).max() <= 64:
             break
         seen = points.integrate(start, stop, 64)
@@ -124,9 +119,8 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     start, stop, locked = _reach(points, times.max())
     run = points.integrate(start, stop, points.panels(start, stop).max())
     row = np.arange(start.size)[:, None]
-    k = np.clip(
-        (run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2
-    )
+    begun = (run.alpha[:, None, :] <= times[:, None]).sum(-1)
+    k = np.clip(begun - 1, 0, run.alpha.shape[1] - 2)  # panel of each time
     half = np.diff(run.edge)[row, k] / 2
     grown = half[..., None] * (run.alpha_rate @ TO_INTEGRAL.T)[row, k]
     ends = (legendre(np.full(half.shape, t), grown) for t in (-1.0, 1.0))
@@ -137,20 +131,19 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
         return legendre(t, series[number.astype(int)]) - time
 
     numbers = np.arange(wanted.size).reshape(wanted.shape)
-    found = find_root(gap, (-1.0, 1.0), args=(wanted, numbers)).x
-    inside = np.nan_to_num(found)  # in the middle of a panel in which times overflow
+    roots = find_root(gap, (-1.0, 1.0), args=(wanted, numbers)).x
+    inside = np.nan_to_num(roots)  # in the middle of a panel in which times overflow
     s = run.edge[row, k] + half * (1 + inside)
     c = points[:, None]
     D, E, _ = c.chart(s)
-    T = run.T[row, k] + half * legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
+    T_grown = (run.T_rate @ TO_INTEGRAL.T)[row, k]
+    T = run.T[row, k] + half * legendre(inside, T_grown)
     S = c.off_target(D, T)
-    over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
-    D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
-    return (
-        np.where(over, 1.0, -np.expm1(-E)),
-        np.where(over, D_late, D),
-        np.where(over, S_late, S),
-    )
+    last = run.alpha[:, -1:]
+    late = (times > last) & (stop == locked)[:, None]
+    D_late, S_late = _coast(c, np.ones_like(D), D, S, times - last)
+    A = np.where(late, 1.0, -np.expm1(-E))
+    return A, np.where(late, D_late, D), np.where(late, S_late, S)
 
 
 def legendre(t: np.ndarray, series: np.ndarray) -> np.ndarray:
@@ -177,7 +170,8 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
         A, R, S and the observables of the flow over ``alpha``; infinite if they
         overflow.
     """
-    times, system = np.asarray(at), flow(p.teachers)
+    times = np.asarray(at)
+    system = flow(p.teachers)
     along = states(p.values(), times)
     curve = system.observed(p, times, np.array([along[x.name] for x in system.state]))
     return curve.assign_attrs(solver="exact solution by quadrature")

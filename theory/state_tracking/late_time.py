@@ -36,6 +36,7 @@ from theory.state_tracking.model.symbols import (
 )
 from theory.state_tracking.quadrature import NAMES, Points
 from theory.symbols.fractions import factored
+from theory.symbols.notation import Forms
 
 m_0 = symbol("m_0", means="margin at time 0", real=True)
 lift = symbol(
@@ -55,6 +56,11 @@ INDEPENDENT = "independent teachers (tau = 1/N)"
 chapter = Chapter(ref(BEYOND), status="exact")
 
 
+def growth_of_tau() -> Forms:
+    """Pace and drift by the mean overlap of teachers."""
+    return {pace: exact.speed_of_difference(), drift: exact.off_target_drift()}
+
+
 @cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     """Coasting solution: rate of the correct logit per eta g, the variable X as a
@@ -63,24 +69,20 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so
     that X = integral of dm/g is linear in alpha.
     """
-    rate, mean = flow("tau").rhs, mean_field.logit_equations()
+    rate = flow("tau").rhs
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
-    in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
-    written_as(
-        speed.subs(in_tau),
-        sum(mean[c].rhs * rate[q] for c, q in (("c_R", R), ("c_S", S))) / (eta * g),
-    )
-    left = m + sp.exp(m) / (N - 1)
-    written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
-    of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
+    of_logit = mean_field.weight_of_R() * rate[R] + mean_field.weight_of_S() * rate[S]
+    written_as(speed.subs(growth_of_tau()), of_logit / (eta * g))
+    of_margin = m + sp.exp(m) / (N - 1)
+    written_as(1 / mean_field.wrong_mass(), of_margin.diff(m))
+    of_alpha = of_margin.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
     W, shifted = sp.symbols("W shifted", positive=True)
-    in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
+    in_W = sp.expand_log(of_margin.subs(m, sp.log((N - 1) * W)), force=True)
     (solved,) = sp.solve(sp.expand(in_W - sp.log(N - 1)) - shifted, W)
     written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
-    form = sp.log(
-        (N - 1) * wright_omega(X - sp.log(N - 1))
-    )  # X minus the Lambert function, written without cancellation
-    return speed, left, of_alpha, form
+    # X minus the Lambert function, written without cancellation
+    form = sp.log((N - 1) * wright_omega(X - sp.log(N - 1)))
+    return speed, of_margin, of_alpha, form
 
 
 @chapter.derives(lift, FROZEN, "rate of the correct logit per eta g")
@@ -112,18 +114,11 @@ def locked_clock() -> tuple[sp.Expr, sp.Expr]:
     at the rate eta g.
     """
     speed, of_m, _, of_X = clock()
-    written_as(
-        sp.S.One,
-        speed.subs(A, 1).subs(
-            {q: exact.equations()[q.name].rhs for q in (pace, drift)}
-        ),
-    )
+    written_as(sp.S.One, speed.subs(A, 1).subs(growth_of_tau()))
     at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
-    in_R = sp.expand(
-        ((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N
-    )  # X in units of R
-    return of_R, written_as(CLOCK, in_R)
+    in_R = (N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta  # X in units of R
+    return of_R, written_as(CLOCK, sp.expand(in_R / N))
 
 
 @chapter.derives(CLOCK, LOCKED)
@@ -143,23 +138,20 @@ def late_R() -> sp.Expr:
 def constant() -> sp.Expr:
     """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
     a = sp.Function("A")(D)
-    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
+    off = exact.S_of_D().subs({exact.drift: 0, sp.Function("T")(D): T})
     S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
-    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
-        a.diff(D), kappa * (1 - a) * D
-    )  # <z_k> = S + c_R D
-    written_as(
-        kappa * (1 - A) * D,
-        exact.equations()["A_of_D"]
-        .rhs.diff(D)
-        .subs(sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
-    )
-    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
-    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
+    lifted = ((a + (1 - a) / d_g) * D).diff(D)
+    # <z_k> = S + c_R D
+    z_rate = S_rate + lifted.subs(a.diff(D), kappa * (1 - a) * D)
+    decay = sp.exp(-kappa * (D**2 - D_0**2) / 2)
+    slope = exact.attention_of_difference().diff(D)
+    written_as(kappa * (1 - A) * D, slope.subs(decay, (1 - A) / (1 - A_0)))
+    margin = sp.Function("m")(D)
+    weight = sp.exp(margin) / (N - 1)
+    inverse_g = 1 / mean_field.wrong_mass().subs(m, margin)
     form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
-    form = written_as(
-        form, 1 + S_rate + weight * z_rate - inverse_g / a
-    )  # R' = 1 + S', m' = N/(N-1) z'
+    # R' = 1 + S', m' = N/(N-1) z'
+    form = written_as(form, 1 + S_rate + weight * z_rate - inverse_g / a)
     return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
 
 
@@ -173,12 +165,10 @@ def late_loss() -> sp.Expr:
 def late_growth() -> sp.Expr:
     """R at late times, where the exponential term dominates."""
     exponential = locked_clock()[1] - R
-    logarithm = linear_root(
-        sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R
-    )
-    return written_as(
-        (N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True)
-    )
+    in_logs = sp.expand_log(sp.log(exponential), force=True)
+    dominated = linear_root(in_logs - sp.log(WHEN), R)
+    form = (N - 1) / N * sp.log(N * WHEN) + zeta / N
+    return written_as(form, sp.expand_log(dominated, force=True))
 
 
 @chapter.derives(loss, "leading order", LOCKED, "alpha to infinity")
@@ -196,12 +186,11 @@ def off_target_limit() -> sp.Sum:
     """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and
     integrated term by term.
     """
-    attention = exact.equations()["A_of_D"].rhs
+    attention = exact.attention_of_difference()
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
     written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
-    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
-        D_0 * sp.sqrt(n * kappa / 2)
-    )  # Gaussian integral from D_0 on
+    beyond = sp.erfc(D_0 * sp.sqrt(n * kappa / 2))
+    term = sp.sqrt(sp.pi / (2 * n * kappa)) * beyond  # Gaussian integral from D_0 on
     written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
     written_as(sp.S.Zero, term.subs(D_0, sp.oo))
     return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
@@ -252,28 +241,23 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
     constants = np.full(points.N.size, np.nan)
     for k in np.flatnonzero(points.moving & ~points.dying):
-        one, depth = points[k : k + 1], quadrature.LOCKED
+        one = points[k : k + 1]
+        depth = quadrature.LOCKED
         start = one.s_of(one.D_0, one.E_0)
         while True:  # the integrand decays as e^(m - E)
             stop = one.locked(depth)
             run = one.integrate(start, stop, int(one.panels(start, stop).max()))
             mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
-            if (
-                not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED)
-                or depth > 1e4
-            ):
+            rest = mass[0, -1, -1] * np.exp(-depth)
+            if not rest > np.exp(-quadrature.LOCKED) or depth > 1e4:
                 break
             depth *= 1.5
         half = np.diff(run.edge)[..., None] / 2
         D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
         A_now = -np.expm1(-E)
-        left = (
-            np.exp(-E)
-            * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2))
-            * stretch
-            * E
-        )
-        excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+        bracket = 1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)
+        integrand = np.exp(-E) * bracket * stretch * E
+        excess = (1 - 1 / one.d_g) * (half * integrand * quadrature.WEIGHTS).sum()
         begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
         clock = one.D_0 + one.S_0 + begun - excess
         constants[k] = np.where(np.isfinite(clock), clock, np.nan)[0]

@@ -8,12 +8,12 @@ import sympy as sp
 import xarray as xr
 
 from theory import (
+    Chapter,
     Equation,
     Equations,
     linear_root,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -88,51 +88,7 @@ ONE_TIME = (
 # approximations are drawn no further up: Matplotlib cannot place what overflows
 FAR = 1e6
 
-
-@cache
-def secant() -> sp.Expr:
-    """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation,
-    solved by a tangent.
-
-    Raises
-    ------
-    ArithmeticError
-        If the form does not solve the equation.
-    """
-    phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(
-        D_0 * sp.sqrt(kappa / (2 * epsilon))
-    )
-    path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
-    up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
-    proved(
-        vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)),
-        "the tangent does not solve the Riccati equation",
-    )
-    written_as(D_0, path.subs(T, 0).subs(epsilon, up))
-    angle = sp.Symbol("angle", real=True)
-    square = written_as(
-        epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle))
-    )
-    return square.subs(angle, phase)
-
-
-@cache
-def sharp() -> sp.Expr:
-    """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T ->
-    eta alpha.
-    """
-    size = sp.Symbol("size", positive=True)
-    centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
-    coefficient = sp.limit(centred * size, size, sp.oo)
-    steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
-    at_start = (
-        secant()
-        .subs(D_0, 0)
-        .subs(epsilon, coefficient / L)
-        .subs(kappa, steep * L)
-        .subs(T, eta * alpha)
-    )
-    return written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2 / L, at_start)
+chapter = Chapter(ref, status="leading order")
 
 
 def at_large_sizes(expr: sp.Expr) -> sp.Expr:
@@ -147,11 +103,30 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 def rates() -> Forms:
     """Right-hand sides of the flow (15) for independent teachers."""
     return {
-        q: rate.subs(tau, definitions.overlap_equations()["tau_bar_iid"].rhs)
+        q: rate.subs(tau, definitions.independent_overlap())
         for q, rate in flow("tau").rhs.items()
     }
 
 
+def early_mass() -> sp.Expr:
+    """g for small logits."""
+    return sp.cancel(mean_field.wrong_mass().subs(m, 0))
+
+
+@chapter.derives(
+    sp.Derivative(R - S, alpha),
+    "Eq. (79)",
+    "A = 1/L",
+    "logits small",
+    name="onset_difference",
+)
+def early_difference() -> sp.Expr:
+    """Rate of R - S: eta g A at all times; returned for A = 1/L and small logits."""
+    rate = written_as(eta * g * A, rates()[R] - rates()[S])
+    return rate.subs({g: early_mass(), A: 1 / L})
+
+
+@chapter.derives(sp.Derivative(A, alpha), "Eq. (80)", *LARGE, name="onset_rate")
 @cache
 def growth() -> sp.Expr:
     """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and
@@ -162,30 +137,34 @@ def growth() -> sp.Expr:
     return written_as(eta**2 * c_omega * alpha * A, first)
 
 
-def early_mass() -> sp.Expr:
-    """g for small logits."""
-    return sp.cancel(mean_field.equations()["g"].rhs.subs(m, 0))
-
-
-def early_difference() -> sp.Expr:
-    """Rate of R - S: eta g A at all times; returned for A = 1/L and small logits."""
-    return written_as(eta * g * A, rates()[R] - rates()[S]).subs(
-        {g: early_mass(), A: 1 / L}
-    )
-
-
 @cache
 def exponent() -> sp.Expr:
     """Coefficient of alpha^2 in ln(A L), the antiderivative of d ln A/dalpha."""
     return sp.Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
 
 
+@chapter.derives(A, "Eq. (81)", *LARGE)
 @cache
 def onset_A() -> sp.Expr:
     """A(alpha), starting at 1/L."""
     return sp.exp(exponent() * alpha**2) / L
 
 
+@chapter.derives(
+    T_alpha, "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))", *LARGE
+)
+def onset_time_scale() -> sp.Expr:
+    """Time in which ln A grows by one."""
+    return 1 / sp.sqrt(exponent())
+
+
+@chapter.derives(
+    gain,
+    "beyond Eq. (81): finite sizes",
+    "exact",
+    "coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",
+    name="onset_coefficient",
+)
 @cache
 def gain_of_flow() -> sp.Expr:
     """Exact coefficient of alpha^2 in ln A for the random start, at which the rate of A
@@ -204,69 +183,83 @@ def gain_of_flow() -> sp.Expr:
         raise ArithmeticError(f"A moves at the start: {first}")
     # At first only R and S change. g need not be differentiated, as it multiplies R - S
     # = 0.
-    second = (
-        sum(sp.diff(rate[A], q) * rate[q] for q in (R, S))
-        .subs(start)
-        .subs(random_start)
-    )
+    second = sum(sp.diff(rate[A], q) * rate[q] for q in (R, S))
+    second = second.subs(start).subs(random_start)
     second = second.subs(g, early_mass()) * L / 2
-    return written_as(
-        eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second
+    form = eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L)
+    return written_as(form, second)
+
+
+@chapter.derives(A, BEYOND, "A small", "epsilon > 0", name="onset_secant")
+@cache
+def secant() -> sp.Expr:
+    """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation,
+    solved by a tangent.
+
+    Raises
+    ------
+    ArithmeticError
+        If the form does not solve the equation.
+    """
+    started = sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
+    phase = sp.sqrt(kappa * epsilon / 2) * T + started
+    path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
+    up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
+    mismatch = path.diff(T) - rise().subs(D, path)
+    proved(
+        vanishes(mismatch.subs(epsilon, up)),
+        "the tangent does not solve the Riccati equation",
     )
+    written_as(D_0, path.subs(T, 0).subs(epsilon, up))
+    angle = sp.Symbol("angle", real=True)
+    at_angle = rise().subs(D, path.subs(phase, angle))
+    square = written_as(epsilon * sp.sec(angle) ** 2, at_angle)
+    return square.subs(angle, phase)
 
 
+ANGLE = eta * sp.sqrt(c_omega / 2) * alpha  # pi/2 at the sharp onset
+
+
+@chapter.derives(A, "beyond Eq. (81): leading order in 1/L", *SHARP, name="onset_sharp")
+@cache
+def sharp() -> sp.Expr:
+    """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T ->
+    eta alpha.
+    """
+    size = sp.Symbol("size", positive=True)
+    centred = exact.height().subs({D_0: 0, A_0: 1 / size})
+    coefficient = sp.limit(centred * size, size, sp.oo)
+    steep = at_large_sizes(exact.steepness().subs(tau, 1 / N) / L)
+    at_start = secant().subs(D_0, 0).subs(epsilon, coefficient / L)
+    at_start = at_start.subs(kappa, steep * L).subs(T, eta * alpha)
+    return written_as(sp.sec(ANGLE) ** 2 / L, at_start)
+
+
+@chapter.derives(
+    departure,
+    "beyond Eq. (81): what it lacks",
+    *SHARP,
+    "eta alpha sqrt(c_omega) small",
+    name="onset_departure",
+)
 def departure_of_sharp() -> sp.Expr:
     """Leading term of the difference between the sharp onset and Eq. (81)."""
     phase = sp.Symbol("phase", positive=True)
     small = sp.series(-2 * sp.log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
-    small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
-    written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
-    return written_as(
-        eta**4 * c_omega**2 * alpha**4 / 24,
-        small - sp.log(sp.exp(exponent() * alpha**2)),
-    )
+    written_as(sp.sec(ANGLE) ** 2, sharp() * L)
+    lacking = small.subs(phase, ANGLE) - sp.log(sp.exp(exponent() * alpha**2))
+    return written_as(eta**4 * c_omega**2 * alpha**4 / 24, lacking)
 
 
-@cache
+@chapter.derives(alpha_star, "beyond Eq. (81): sharp onset", *SHARP, name="alpha_star")
+def time_of_sharp() -> sp.Expr:
+    """Time at which the sharp onset diverges."""
+    return written_as(SHARP_ONSET, linear_root(sp.pi / 2 - ANGLE, alpha))
+
+
 def equations() -> Equations:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
-    corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
-    lacks = "beyond Eq. (81): what it lacks"
-    small = "eta alpha sqrt(c_omega) small"
-    difference = sp.Derivative(R - S, alpha)
-    return table(
-        ref,
-        status="leading order",
-        onset_difference=(
-            difference,
-            early_difference,
-            "Eq. (79)",
-            "A = 1/L",
-            "logits small",
-        ),
-        onset_rate=(sp.Derivative(A, alpha), growth, "Eq. (80)", *LARGE),
-        onset_A=(A, onset_A, "Eq. (81)", *LARGE),
-        onset_time_scale=(T_alpha, lambda: 1 / sp.sqrt(exponent()), corrected, *LARGE),
-        onset_coefficient=(
-            gain,
-            gain_of_flow,
-            "beyond Eq. (81): finite sizes",
-            "exact",
-            "coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",
-        ),
-        onset_secant=(A, secant, BEYOND, "A small", "epsilon > 0"),
-        onset_sharp=(A, sharp, "beyond Eq. (81): leading order in 1/L", *SHARP),
-        onset_departure=(departure, departure_of_sharp, lacks, *SHARP, small),
-        alpha_star=(
-            alpha_star,
-            lambda: written_as(
-                SHARP_ONSET,
-                linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
-            ),
-            "beyond Eq. (81): sharp onset",
-            *SHARP,
-        ),
-    )
+    return chapter.equations
 
 
 @until("alpha")
@@ -293,19 +286,21 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         infinite size; and ``D_separatrix``, the value of R_0 - S_0 at or below which
         attention dies.
     """
-    numbers, half = p.values(), float(emergence_time(p))
-    scale, star, edge = np.inf, np.inf, -np.inf
-    if moves := numbers["c_omega"] > 0 and p.d_g > 1:
-        scale, star = (
-            float(equations()[x].evaluate(numbers))
-            for x in ("onset_time_scale", "alpha_star")
-        )
+    numbers = p.values()
+    half = float(emergence_time(p))
+    scale = np.inf
+    star = np.inf
+    edge = -np.inf
+    moves = numbers["c_omega"] > 0 and p.d_g > 1
+    if moves:
+        scale = equations()["onset_time_scale"].number(numbers)
+        star = equations()["alpha_star"].number(numbers)
         steepness = exact.equations()["kappa"].evaluate(numbers)
+        at_edge = numbers | {"kappa": steepness}
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
-            edge = float(
-                exact.equations()["separatrix"].evaluate(numbers | {"kappa": steepness})
-            )
-    notes, never = [], "never emerges"
+            edge = exact.equations()["separatrix"].number(at_edge)
+    notes = []
+    never = "never emerges"
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
     elif not moves:
@@ -323,38 +318,40 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
     else:
         notes.append(ONE_TIME)
-    early = float(equations()["onset_coefficient"].evaluate(numbers))
-    return tabulated(
-        {
-            "c_omega": (numbers["c_omega"], "attention constant (14)"),
-            "T_alpha": (scale, "onset time scale sqrt(2/c_omega)/eta"),
-            "onset_coefficient": (
-                early,
-                "alpha^2 coefficient of ln(A/A_0), finite sizes",
-            ),
-            "alpha_half": (half, "time of A = 1/2, flow (15), exact", "alpha"),
-            "alpha_star": (
-                star,
-                "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
-                "alpha",
-            ),
-            "D_separatrix": (edge, "R_0 - S_0 at or below which attention dies"),
-        },
-        curves=lambda: curves(
-            p, until or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
+    early = equations()["onset_coefficient"].number(numbers)
+    table = {
+        "c_omega": (numbers["c_omega"], "attention constant (14)"),
+        "T_alpha": (scale, "onset time scale sqrt(2/c_omega)/eta"),
+        "onset_coefficient": (early, "alpha^2 coefficient of ln(A/A_0), finite sizes"),
+        "alpha_half": (half, "time of A = 1/2, flow (15), exact", "alpha"),
+        "alpha_star": (
+            star,
+            "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
+            "alpha",
         ),
-        equations=lambda: [
+        "D_separatrix": (edge, "R_0 - S_0 at or below which attention dies"),
+    }
+    absent = {
+        "alpha_half": never,
+        "T_alpha": "infinite",
+        "alpha_star": "infinite",
+        "D_separatrix": "none",
+    }
+    usual_end = 2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0)
+
+    def of_onset() -> list[Equation]:
+        return [
             *flow(p.teachers).equations().values(),
             *early_equations().values(),
             *equations().values(),
-        ],
+        ]
+
+    return tabulated(
+        table,
+        curves=lambda: curves(p, until or usual_end),
+        equations=of_onset,
         plot=draw,
-        absent={
-            "alpha_half": never,
-            "T_alpha": "infinite",
-            "alpha_star": "infinite",
-            "D_separatrix": "none",
-        },
+        absent=absent,
         notes=notes,
         setting={name: numbers[name] for name in SHOWN},
         crossings={"alpha_half": (flow(p.teachers), p, HALF["alpha_half"])},
@@ -372,11 +369,9 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     def along(form: Equation) -> tuple[str, np.ndarray]:
         return "alpha", np.broadcast_to(form.evaluate(numbers), curve.alpha.shape)
 
-    star = (
-        float(equations()["alpha_star"].evaluate(numbers))
-        if numbers["c_omega"] > 0
-        else np.inf
-    )
+    star = np.inf
+    if numbers["c_omega"] > 0:
+        star = equations()["alpha_star"].number(numbers)
     rising = times["alpha"] < star
     before = numbers | {"alpha": np.where(rising, times["alpha"], 0)}
     sharp = np.where(rising, equations()["onset_sharp"].evaluate(before), np.nan)
@@ -396,7 +391,8 @@ def draw(result: Onset, axes: Any) -> None:
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    half, drawn = result.numbers["alpha_half"], result.curves()
+    half = result.numbers["alpha_half"]
+    drawn = result.curves()
     styles = {
         "flow (15)": ("-", "", "flow (15), exact"),
         "early time": (":", "o", "early time (78)"),
@@ -412,15 +408,12 @@ def draw(result: Onset, axes: Any) -> None:
             if q in curve:
                 label = f"${q}$, {words}"
                 right.plot(curve.alpha, curve[q], color=colour, label=label, **more)
+    exact_curve = drawn["flow (15)"]
     left.set(ylim=(0, 1.05), ylabel="attention $A$")
-    right.set(
-        ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max()))
-    )
+    right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(exact_curve.R.max())))
     if half > 0:
         left.axvline(half, color="0.6", lw=0.8, label=rf"$\alpha_{{1/2}} = {half:.3f}$")
     for axis in axes:
-        axis.set(
-            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
-            xlim=(0, float(drawn["flow (15)"].alpha[-1])),
-        )
+        axis.set_xlabel(r"training time $\alpha$ = epochs / $(d_g N)$")
+        axis.set_xlim(0, float(exact_curve.alpha[-1]))
         plotting.below(axis)

@@ -27,18 +27,15 @@ from theory.state_tracking.model.symbols import N, c_omega, d_g, tau, zeta
 NODES = 20
 X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)
 # Rows: Legendre coefficients of the interpolant through the nodes.
-TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]).T * (
-    np.arange(NODES)[:, None] + 0.5
-)
+_WEIGHTED = np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]
+TO_LEGENDRE = _WEIGHTED.T * (np.arange(NODES)[:, None] + 0.5)
 # Legendre coefficients of its integral from -1, and that integral at the nodes.
 TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
 AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
-WIDTH = (
-    0.8  # of a panel in s: Bernstein ellipse 4.2, interpolation error 4.2^-20 = 4e-13
-)
-EVENT_WIDTH = (
-    1.6  # if only panel ends count: ellipse 2.4, error 2.4^-40 = 1e-15 (order 2 NODES)
-)
+# of a panel in s: Bernstein ellipse 4.2, interpolation error 4.2^-20 = 4e-13
+WIDTH = 0.8
+# if only panel ends count: ellipse 2.4, error 2.4^-40 = 1e-15 (order 2 NODES)
+EVENT_WIDTH = 1.6
 # growth of the margin allowed on one such panel: exp(16 t) is integrated to 1e-13
 GROWTH = 16.0
 LOCKED = 40.0  # E at which 1 - A = e^-40 is below machine precision
@@ -58,9 +55,8 @@ class Panels(NamedTuple):
     edge: np.ndarray  # s, shape (points, panels + 1)
     alpha: np.ndarray  # training time at the edges
     T: np.ndarray  # proper time at the edges
-    alpha_rate: (
-        np.ndarray
-    )  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
+    # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
+    alpha_rate: np.ndarray
     T_rate: np.ndarray
 
 
@@ -98,40 +94,43 @@ class Points:
         """
         values = sweep.numbers(values, NAMES)
         read = [arrays.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
-        v = dict(
-            zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True)
-        )
+        flat = map(np.ravel, np.broadcast_arrays(*read))
+        v = dict(zip(NAMES, flat, strict=True))
         v["D_0"] = v["R_0"] - v["S_0"]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sizes = [v[n] for n in ("N", "L", "d_g", "c_omega", "tau")]
+            arguments = (N, symbols.L, d_g, c_omega, tau)
             kappa, pace, drift = (
-                exact.equations()[q].lambdify(N, symbols.L, d_g, c_omega, tau)(*sizes)
-                for q in ("kappa", "pace", "off_target_drift")
+                exact.equations()[name].lambdify(*arguments)(*sizes)
+                for name in ("kappa", "pace", "off_target_drift")
             )
             started = -np.log1p(-v["A_0"])
             depth = kappa * v["D_0"] ** 2 / 2
             epsilon = started - depth  # infinite at A_0 = 1
-            if (beyond := ~np.isfinite(depth) & (kappa > 0)).any():
+            beyond = ~np.isfinite(depth) & (kappa > 0)
+            if beyond.any():
                 raise ParameterError(
                     f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the"
                     " largest number, 1.8e308"
                 )
-            epsilon = np.where(
-                epsilon == 0, -np.finfo(float).tiny, epsilon
-            )  # on the separatrix A dies, too
+            # on the separatrix A dies, too
+            epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
-        own = {n: v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0")}
-        side = np.where(epsilon > 0, 0.0, np.sign(v["D_0"]))
-        more = dict(
-            kappa=kappa, pace=pace, drift=drift, epsilon=epsilon, delta=delta, side=side
+        return cls(
+            **{n: v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0")},
+            kappa=kappa,
+            pace=pace,
+            drift=drift,
+            E_0=started,
+            epsilon=epsilon,
+            delta=delta,
+            side=np.where(epsilon > 0, 0.0, np.sign(v["D_0"])),
         )
-        return cls(**own, **more, E_0=started)
 
     def __getitem__(self, which: Any) -> Points:
         """Select points, or append axes (``points[:, None]``)."""
-        return Points(
-            **{name: getattr(self, name)[which] for name in self.__dataclass_fields__}
-        )
+        names = self.__dataclass_fields__
+        return Points(**{name: getattr(self, name)[which] for name in names})
 
     @property
     def moving(self) -> np.ndarray:
@@ -149,11 +148,8 @@ class Points:
         if not self.side.any():
             up = np.exp(s)
             cosh = (up + 1 / up) / 2
-            return (
-                self.delta * (up - 1 / up) / 2,
-                size * cosh**2,
-                self.delta / size / cosh,
-            )
+            D = self.delta * (up - 1 / up) / 2
+            return D, size * cosh**2, self.delta / size / cosh
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.exp(2 * self.side * s)
             root = np.sqrt(1 + q)
@@ -162,20 +158,15 @@ class Points:
             D = self.delta * np.where(bent, np.sinh(s), self.side * root)
             E = size * np.where(bent, cosh**2, q)
             # If attention dies, E underflows; only E/A -> 1 is needed there.
-            return (
-                D,
-                np.maximum(E, np.finfo(float).tiny),
-                self.delta / size / np.where(bent, cosh, root),
-            )
+            E = np.maximum(E, np.finfo(float).tiny)
+            return D, E, self.delta / size / np.where(bent, cosh, root)
 
     def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
         """Chart coordinate s of a point (D, E) of the solution."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(
-                self.side == 0,
-                np.arcsinh(D / self.delta),
-                self.side * np.log(E / np.abs(self.epsilon)) / 2,
-            )
+            bent = np.arcsinh(D / self.delta)
+            straight = self.side * np.log(E / np.abs(self.epsilon)) / 2
+        return np.where(self.side == 0, bent, straight)
 
     def locked(self, depth: float = LOCKED) -> np.ndarray:
         """Chart coordinate s at which 1 - A = e^-depth; infinite if attention dies."""
@@ -183,9 +174,8 @@ class Points:
         with np.errstate(divide="ignore", over="ignore"):
             bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
             reached = np.where(self.side == 0, bent, np.log(depth / size) / 2)
-        return np.where(
-            self.side < 0, np.inf, np.maximum(reached, self.s_of(self.D_0, self.E_0))
-        )
+        reached = np.maximum(reached, self.s_of(self.D_0, self.E_0))
+        return np.where(self.side < 0, np.inf, reached)
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
         """Integral of dD/E up to a constant, in closed form. It is a lower bound of T,
@@ -193,11 +183,8 @@ class Points:
         """
         with np.errstate(over="ignore"):
             bent = np.arctan(np.sinh(np.clip(s, -700, 700)))
-            shape = np.where(
-                self.side == 0,
-                bent,
-                -self.side * np.arcsinh(np.exp(np.clip(-self.side * s, None, 700))),
-            )
+            root = np.exp(np.clip(-self.side * s, None, 700))
+        shape = np.where(self.side == 0, bent, -self.side * np.arcsinh(root))
         return self.delta / np.abs(self.epsilon) * shape
 
     def off_target(self, D: np.ndarray, T: np.ndarray) -> np.ndarray:
@@ -206,9 +193,8 @@ class Points:
 
     def margin(self, A: np.ndarray, D: np.ndarray, S: np.ndarray) -> np.ndarray:
         """Logit margin."""
-        of_state = exact.equations()["margin_of_D"].lambdify(
-            symbols.A, exact.D, symbols.S, N, d_g, zeta
-        )
+        arguments = (symbols.A, exact.D, symbols.S, N, d_g, zeta)
+        of_state = exact.equations()["margin_of_D"].lambdify(*arguments)
         return of_state(A, D, S, self.N, self.d_g, self.zeta)
 
     def panels(
@@ -221,13 +207,11 @@ class Points:
         """Number of panels each point needs between two values of s."""
         D, E, _ = self.chart(np.stack([start, stop]))
         waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
-        swing = (
-            np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting
-        )  # bound on the variation of S + c_R D
+        # bound on the variation of S + c_R D
+        swing = np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting
         wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
-        return np.clip(
-            np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most
-        ).astype(int)
+        wanted = np.ceil(np.nan_to_num(wanted, nan=most, posinf=most))
+        return np.clip(wanted, 1, most).astype(int)
 
     def integrate(self, start: np.ndarray, stop: np.ndarray, panels: int) -> Panels:
         """Proper time and training time from ``start`` on, in panels of equal width in
@@ -238,23 +222,17 @@ class Points:
         c = self[:, None, None]
         D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
         A = -np.expm1(-E)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # on overflow, times are infinite or NaN
+        weights = WEIGHTS[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            # on overflow, times are infinite or NaN
             T_rate = stretch * (E / A)
-            T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
+            T = cumulate((half * (T_rate @ weights))[..., 0])
             inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
-            weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (
-                c.N - 1
-            )  # 1/g
-            alpha_rate = T_rate * weight / (c.eta * c.pace)
-            return Panels(
-                edge,
-                cumulate((half * (alpha_rate @ WEIGHTS[:, None]))[..., 0]),
-                T,
-                alpha_rate,
-                T_rate,
-            )
+            margin = c.margin(A, D, c.off_target(D, inside))
+            inverse_g = 1 + np.exp(margin) / (c.N - 1)
+            alpha_rate = T_rate * inverse_g / (c.eta * c.pace)
+            alpha = cumulate((half * (alpha_rate @ weights))[..., 0])
+        return Panels(edge, alpha, T, alpha_rate, T_rate)
 
 
 def cumulate(parts: np.ndarray) -> np.ndarray:
@@ -297,22 +275,19 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """
     values = sweep.numbers(p, NAMES, **swept)
     if swept and isinstance(p, Parameters):
-        steps = np.broadcast_arrays(values["eta"], steps_to_emergence(values))
-        if (few := steps[1] < scope.FEWEST).any():
-            eta, n = (x[few][0] for x in steps)
-            scope.refuse(
-                [
-                    f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for"
-                    f" {FLOW.theory}"
-                ]
-            )
+        eta, steps = np.broadcast_arrays(values["eta"], steps_to_emergence(values))
+        few = steps < scope.FEWEST
+        if few.any():
+            words = f"eta = {eta[few][0]:g} ({steps[few][0]:.2g} steps)"
+            scope.refuse([f"{words}: must be {STEPS.words} for {FLOW.theory}"])
     level = arrays.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})
     times = np.where(points.A_0 >= target, 0.0, np.nan)
     open_ = np.flatnonzero((points.A_0 < target) & points.moving & ~points.dying)
-    points, target = points[open_], target[open_]
+    points = points[open_]
+    target = target[open_]
     last = -np.log1p(-target)
     to = np.sqrt(points.D_0**2 + 2 * (last - points.E_0) / points.kappa)
     start = points.s_of(points.D_0, points.E_0)
@@ -322,19 +297,13 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     while order.size:
         # Process as many points as fill a chunk, with the number of panels of the most
         # demanding one.
-        some = order[
-            : np.searchsorted(
-                panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK
-            )
-            + 1
-        ]
-        order = order[some.size :]
-        times[open_[some]] = (
-            points[some]
-            .integrate(start[some], stop[some], panels[some[-1]])
-            .alpha[:, -1]
-        )
-    if (lost := np.isnan(times[open_])).any():
+        nodes = panels[order] * np.arange(1, order.size + 1) * NODES
+        chunk = order[: np.searchsorted(nodes, CHUNK) + 1]
+        order = order[chunk.size :]
+        run = points[chunk].integrate(start[chunk], stop[chunk], panels[chunk[-1]])
+        times[open_[chunk]] = run.alpha[:, -1]
+    lost = np.isnan(times[open_])
+    if lost.any():
         first_lost = np.flatnonzero(lost)[0]
         raise ParameterError(
             f"A_0 = {points.A_0[first_lost]:g}, R_0 - S_0 = {points.D_0[first_lost]:g}:"

@@ -9,12 +9,12 @@ import sympy as sp
 import xarray as xr
 
 from theory import (
+    Chapter,
     Equations,
     array,
     function,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -47,15 +47,27 @@ rho_t = array(
     "rho", r"\varrho", "probability that a rolled-out state is right, by step"
 )
 GAUSSIAN = "logits independent and Gaussian"
+ALIKE = "wrong states lead anywhere alike"
+
+chapter = Chapter(ref, status="closure")
+
+
+@chapter.derives(
+    rho_t[t + 1],
+    "Eqs. (16), (82)-(84)",
+    "a step is right or wrong whatever came before, given the state",
+)
+def rollout_recursion() -> sp.Expr:
+    """Probability that the next state is right."""
+    return rho_t[t] * (right[t] - wrong[t]) + wrong[t]
 
 
 def closed_form(steps: sp.Expr) -> sp.Expr:
     """Solution (85) of the recursion after ``steps`` steps, from rho_0 = 1."""
     gain = right[i] - wrong[i]
     later = sp.Product(gain, (i, t + 1, steps - 1))
-    return right[0] * sp.Product(gain, (i, 1, steps - 1)) + sp.Sum(
-        wrong[t] * later, (t, 1, steps - 1)
-    )
+    never_wrong = right[0] * sp.Product(gain, (i, 1, steps - 1))
+    return never_wrong + sp.Sum(wrong[t] * later, (t, 1, steps - 1))
 
 
 def prove_closed_form() -> None:
@@ -72,9 +84,8 @@ def prove_closed_form() -> None:
     def split(product: sp.Product) -> sp.Expr:
         """Split off the last factor of a product that ends at L."""
         ((index, low, high),) = product.limits
-        return sp.Product(
-            product.function, (index, low, high - 1)
-        ) * product.function.subs(index, high)
+        others = sp.Product(product.function, (index, low, high - 1))
+        return others * product.function.subs(index, high)
 
     following = closed_form(L + 1)
     (total,) = following.atoms(sp.Sum)
@@ -92,9 +103,17 @@ def prove_closed_form() -> None:
     )
 
 
-UNIFORM = (1 - accuracy) / (
-    N - 1
-)  # recovery with uniform transitions from wrong states
+@chapter.derives(rho_t[L], "Eq. (85)", "exact", "proved by induction on L")
+def rollout_closed() -> sp.Expr:
+    """Solution of the recursion, once it is proved."""
+    prove_closed_form()
+    return closed_form(L)
+
+
+# recovery with uniform transitions from wrong states
+UNIFORM = (1 - accuracy) / (N - 1)
+chapter.state("recovery", recovery, UNIFORM, "Eq. (86)", ALIKE)
+
 u = symbol("u", means="a logit in units of its deviation", real=True)
 x = sp.Symbol("x", real=True)
 NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
@@ -102,23 +121,38 @@ BELOW = function(r"\Phi", "standard normal distribution function")
 LINE = (-sp.oo, sp.oo)
 
 
+@chapter.derives(
+    rho, "Eqs. (18), (87)", "one accuracy for all positions", ALIKE, name="rollout_mean"
+)
 def constant_gain() -> sp.Expr:
     """Solution of the recursion with the same accuracy at all positions."""
     path = sp.Function("rho")
-    solved = sp.rsolve(
-        path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}
-    ).subs(t, L)
-    return written_as((N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N, solved)
+    step = path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM
+    solved = sp.rsolve(step, path(t), {path(0): 1}).subs(t, L)
+    form = (N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N
+    return written_as(form, solved)
+
+
+@chapter.derives(BELOW(u), "Eq. (90)", "exact")
+def normal_below() -> sp.Expr:
+    """Standard normal distribution function."""
+    y = sp.Symbol("y", real=True)
+    return sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
 
 
 def density_of_right() -> sp.Expr:
     """Density of the correct logit times the probability that all wrong logits lie
     below it.
     """
-    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (
-        sp.sqrt(2 * sp.pi) * sigma_k
-    )
+    norm = sp.sqrt(2 * sp.pi) * sigma_k
+    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / norm
     return density * BELOW((x - mu_kbar) / sigma_kbar) ** (N - 1)
+
+
+@chapter.derives(accuracy, "Eqs. (88)-(89)", GAUSSIAN)
+def accuracy_density() -> sp.Expr:
+    """Probability that the right logit is the largest."""
+    return sp.Integral(density_of_right(), (x, *LINE))
 
 
 def standardised() -> sp.Expr:
@@ -130,46 +164,15 @@ def standardised() -> sp.Expr:
     return NORMAL * BELOW(written_as(ratio, below.args[0])) ** (N - 1)
 
 
-@cache
+@chapter.derives(accuracy, "Eqs. (17), (91)", GAUSSIAN, name="accuracy")
+def accuracy_standard() -> sp.Expr:
+    """Probability that the right logit is the largest, over a standard variable."""
+    return sp.Integral(standardised(), (u, *LINE))
+
+
 def equations() -> Equations:
     """Recursion, its solutions, and the Gaussian one-step accuracy."""
-    y = sp.Symbol("y", real=True)
-
-    def closed() -> sp.Expr:
-        prove_closed_form()
-        return closed_form(L)
-
-    by_density = sp.Integral(density_of_right(), (x, *LINE))
-    below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
-    one = "one accuracy for all positions"
-    alike = "wrong states lead anywhere alike"
-    return table(
-        ref,
-        status="closure",
-        rollout_recursion=(
-            rho_t[t + 1],
-            rho_t[t] * (right[t] - wrong[t]) + wrong[t],
-            "Eqs. (16), (82)-(84)",
-            "a step is right or wrong whatever came before, given the state",
-        ),
-        rollout_closed=(
-            rho_t[L],
-            closed,
-            "Eq. (85)",
-            "exact",
-            "proved by induction on L",
-        ),
-        recovery=(recovery, UNIFORM, "Eq. (86)", alike),
-        rollout_mean=(rho, constant_gain, "Eqs. (18), (87)", one, alike),
-        normal_below=(BELOW(u), below, "Eq. (90)", "exact"),
-        accuracy_density=(accuracy, by_density, "Eqs. (88)-(89)", GAUSSIAN),
-        accuracy=(
-            accuracy,
-            lambda: sp.Integral(standardised(), (u, *LINE)),
-            "Eqs. (17), (91)",
-            GAUSSIAN,
-        ),
-    )
+    return chapter.equations
 
 
 # Numerical accuracies along a curve
@@ -208,7 +211,8 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     known = steps[~np.isnan(steps)]
     arrays.array("accuracies", known, BY_ROUNDING, empty=True)
     N = refusal.number("N", N, Allowed(low=2), int)
-    reached, out = np.ones(steps.shape[:-1]), []
+    reached = np.ones(steps.shape[:-1])
+    out = []
     step = _step()
     for right_now in np.moveaxis(steps, -1, 0):
         reached = step(reached, right_now, N)
@@ -221,12 +225,8 @@ def _step() -> Callable:
     """One step of the recursion
     (84) with uniform transitions from wrong states (86).
     """
-    rhs = equations()["rollout_recursion"].rhs.subs(
-        wrong[t], equations()["recovery"].rhs
-    )
-    return numeric.function(
-        rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N]
-    )
+    rhs = rollout_recursion().subs(wrong[t], UNIFORM).subs(right[t], accuracy)
+    return numeric.function(rhs, [rho_t[t], accuracy, symbols.N])
 
 
 @arguments.checked
@@ -258,24 +258,22 @@ def with_accuracy(
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
     constant = xr.DataArray(mean_field.initial_variance(p))
-    s_k, s_o = (
-        np.sqrt(constant if v is None else _along(gap, name, v))
-        for name, v in (
-            ("variance_correct", variance_correct),
-            ("variance_other", variance_other),
-        )
-    )
-    accuracies = gaussian_accuracy(gap, s_k, s_o, p.N)
-    final = equations()["rollout_mean"].evaluate(
-        {"accuracy": accuracies, "N": p.N, "L": p.L}
-    )
+    of_correct = _along(gap, "variance_correct", variance_correct, constant)
+    of_other = _along(gap, "variance_other", variance_other, constant)
+    accuracies = gaussian_accuracy(gap, np.sqrt(of_correct), np.sqrt(of_other), p.N)
+    sizes = {"accuracy": accuracies, "N": p.N, "L": p.L}
+    final = equations()["rollout_mean"].evaluate(sizes)
     return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
-def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
+def _along(
+    curve: xr.DataArray, name: str, value: Any, usual: xr.DataArray
+) -> xr.DataArray:
     """Check that numbers are positive, and give them the curve's dimensions if they
-    have none.
+    have none; the usual ones for None.
     """
+    if value is None:
+        return usual
     if isinstance(value, xr.DataArray):
         arrays.array(name, value.values, POSITIVE)
         return value

@@ -14,12 +14,8 @@ NAME = re.compile(r"[ZDSA]_[1-9]\d{0,3}(x[ZDSA]_[1-9]\d{0,3})*(_regular)?")
 WORDS = (
     "a group: S_5, A_5, Z_7, D_4 on its points, A_5_regular, A_4xZ_5_regular on itself"
 )
-LEAST = {
-    "Z": 2,
-    "D": 3,
-    "S": 2,
-    "A": 3,
-}  # from here on the action is faithful and transitive
+# from here on the action is faithful and transitive
+LEAST = {"Z": 2, "D": 3, "S": 2, "A": 3}
 
 
 def is_group(name: str) -> bool:
@@ -29,9 +25,9 @@ def is_group(name: str) -> bool:
     if not NAME.fullmatch(name):
         return False
     factors = _factors(name)
-    return all(n >= LEAST[kind] for kind, n in factors) and (
-        len(factors) == 1 or name.endswith(REGULAR)
-    )
+    if len(factors) > 1 and not name.endswith(REGULAR):
+        return False
+    return all(n >= LEAST[kind] for kind, n in factors)
 
 
 def _factors(name: str) -> list[tuple[str, int]]:
@@ -42,12 +38,9 @@ def sizes(name: str) -> tuple[int, int]:
     """Order of a group and number of points that it acts on."""
     order = 1
     for kind, n in _factors(name):
-        order *= {
-            "Z": n,
-            "D": 2 * n,
-            "S": math.factorial(n),
-            "A": math.factorial(n) // 2,
-        }[kind]
+        permutations = math.factorial(n)
+        orders = {"Z": n, "D": 2 * n, "S": permutations, "A": permutations // 2}
+        order *= orders[kind]
     return order, order if name.endswith(REGULAR) else _factors(name)[0][1]
 
 
@@ -57,14 +50,16 @@ def _even(g: tuple[int, ...]) -> bool:
 
 def _elements(kind: str, n: int) -> list[tuple[int, ...]]:
     """Permutations of n points that make up a group, the identity first."""
+    points = range(n)
     if kind in "SA":
-        return [g for g in itertools.permutations(range(n)) if kind == "S" or _even(g)]
-    turns = [tuple((x + k) % n for x in range(n)) for k in range(n)]
-    return (
-        turns
-        if kind == "Z"
-        else turns + [tuple((k - x) % n for x in range(n)) for k in range(n)]
-    )
+        return [g for g in itertools.permutations(points) if kind == "S" or _even(g)]
+    elements = []
+    for k in points:
+        elements.append(tuple((x + k) % n for x in points))
+    if kind == "D":
+        for k in points:
+            elements.append(tuple((k - x) % n for x in points))
+    return elements
 
 
 def acting_on_itself(elements: np.ndarray) -> np.ndarray:
@@ -72,9 +67,11 @@ def acting_on_itself(elements: np.ndarray) -> np.ndarray:
     numbers.
     """
     number = {tuple(g): k for k, g in enumerate(elements.tolist())}
-    return np.array(
-        [[number[tuple(gh)] for gh in g[elements].tolist()] for g in elements]
-    )
+    rows = []
+    for g in elements:
+        products = g[elements].tolist()
+        rows.append([number[tuple(product)] for product in products])
+    return np.array(rows)
 
 
 @cache
@@ -94,6 +91,6 @@ def overlaps(perms: np.ndarray) -> np.ndarray:
     """Overlap of every pair of teachers, shape ``(d_g, d_g)``: the share of the states
     that both send to the same state, the fixed points of a^-1 b over N.
     """
-    return np.mean(
-        [perms[:, None, s] == perms[None, :, s] for s in range(perms.shape[1])], 0
-    )
+    states = range(perms.shape[1])
+    agree = [perms[:, None, s] == perms[None, :, s] for s in states]
+    return np.mean(agree, 0)

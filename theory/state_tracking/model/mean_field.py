@@ -7,6 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import (
+    Chapter,
     Equations,
     delta_gradient,
     delta_sum,
@@ -14,7 +15,6 @@ from theory import (
     linear_root,
     proved,
     symbol,
-    table,
     written_as,
 )
 from theory.call import scope, sweep
@@ -75,15 +75,17 @@ EXCHANGEABLE = (
 )
 
 
+logits = Chapter(ref, status="exact")
+
+
+@logits.derives(pair_weight, "Eqs. (30)-(33)", UNIFORM, name="pair_weight")
 def average_pair_weight() -> sp.Expr:
     """Mean of sum_j pi_ij [g_j = b] [g_{i-L} = a] over independent uniform actions."""
     g, h = sp.symbols("g h", integer=True, positive=True)
     same = delta_sum(delta(g, a) * delta(g, b), (g, 1, d_g)) / d_g
-    different = (
-        delta_sum(delta(g, a), (g, 1, d_g))
-        * delta_sum(delta(h, b), (h, 1, d_g))
-        / d_g**2
-    )
+    on_a = delta_sum(delta(g, a), (g, 1, d_g))
+    on_b = delta_sum(delta(h, b), (h, 1, d_g))
+    different = on_a * on_b / d_g**2
     return pi_i * same + (1 - pi_i) * different  # rows of the attention sum to one
 
 
@@ -95,105 +97,131 @@ def average_correct_logit() -> sp.Expr:
     return delta_sum(average_pair_weight() * overlap, (b, 1, d_g), (a, 1, d_g))
 
 
+@logits.derives(z_k_i, "Eq. (35)", UNIFORM)
+def logit_correct_position() -> sp.Expr:
+    """Mean logit of the right state, at one position."""
+    return logit_correct().subs(A, pi_i)
+
+
+@logits.derives(c_R, "Eq. (46)", name="c_R")
 @cache
+def weight_of_R() -> sp.Expr:
+    """Coefficient of R in the mean logit of the right state."""
+    at_i = average_correct_logit()
+    return written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
+
+
+@logits.derives(c_S, "Eq. (46)", name="c_S")
+@cache
+def weight_of_S() -> sp.Expr:
+    """Coefficient of S in the mean logit of the right state."""
+    at_i = average_correct_logit()
+    return written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
+
+
+@logits.derives(z_k, "Eqs. (11), (36)", UNIFORM, EXCHANGEABLE)
+def logit_correct() -> sp.Expr:
+    """Mean logit of the right state."""
+    return weight_of_R() * R + weight_of_S() * S
+
+
+@logits.derives(
+    zeta, "Eq. (40)", "conserved by descent on the cross-entropy", name="zeta"
+)
+def mean_column_sum() -> sp.Expr:
+    """Sum of a column of M, averaged over all columns."""
+    total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N))
+    return total / (d_g * N)
+
+
+@logits.derives(z_kbar, "Eqs. (12), (41)", UNIFORM, "wrong states are alike on average")
+@cache
+def logit_other() -> sp.Expr:
+    """Mean logit of a wrong state: all logits sum to zeta."""
+    return linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar)
+
+
 def logit_equations() -> Equations:
     """Equations 11-12 and 25-41, with the coefficients of 46."""
-    at_i = average_correct_logit()
-    of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
-    of_S = written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
-    total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N)) / (d_g * N)
-    return table(
-        ref,
-        status="exact",
-        pair_weight=(pair_weight, average_pair_weight(), "Eqs. (30)-(33)", UNIFORM),
-        logit_correct_position=(
-            z_k_i,
-            (of_R * R + of_S * S).subs(A, pi_i),
-            "Eq. (35)",
-            UNIFORM,
-        ),
-        c_R=(c_R, of_R, "Eq. (46)"),
-        c_S=(c_S, of_S, "Eq. (46)"),
-        logit_correct=(
-            z_k,
-            of_R * R + of_S * S,
-            "Eqs. (11), (36)",
-            UNIFORM,
-            EXCHANGEABLE,
-        ),
-        zeta=(zeta, total, "Eq. (40)", "conserved by descent on the cross-entropy"),
-        logit_other=(
-            z_kbar,
-            linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar),
-            "Eqs. (12), (41)",
-            UNIFORM,
-            "wrong states are alike on average",
-        ),
-    )
+    return logits.equations
 
 
 MEAN_FIELD = "logits replaced by their means"
 
 
+chapter = Chapter(ref, status="exact")
+
+
+@chapter.derives(loss, "Eq. (10)", "closure", MEAN_FIELD, name="loss")
+def cross_entropy() -> sp.Expr:
+    """Cross-entropy of the mean logits."""
+    return -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
+
+
+@chapter.derives(loss, "Eq. (10), by the margin", "closure", MEAN_FIELD)
 @cache
+def loss_of_margin() -> sp.Expr:
+    """Loss in terms of the margin."""
+    of_margin = sp.exp(cross_entropy().subs(z_k, z_kbar + m))
+    return sp.log(written_as(1 + (N - 1) * sp.exp(-m), sp.expand(of_margin)))
+
+
+@chapter.derives(m, "below Eq. (15)")
+def margin() -> sp.Expr:
+    """Logit of the right state minus that of a wrong one."""
+    return sp.factor(z_k - logit_other())
+
+
+@cache
+def loss_derivatives() -> tuple[sp.Expr, sp.Expr]:
+    """Derivatives of the loss by the right logit and by the wrong ones, in terms of the
+    margin.
+    """
+    by_correct, by_other = (sp.diff(cross_entropy(), z) for z in (z_k, z_kbar))
+    return by_correct.subs(z_k, z_kbar + m), by_other.subs(z_k, z_kbar + m)
+
+
+@chapter.derives(g, "Eqs. (15), (59)", "softmax of the mean logits", name="g")
+@cache
+def wrong_mass() -> sp.Expr:
+    """Probability of all wrong states."""
+    _, by_other = loss_derivatives()
+    return written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)
+
+
+@chapter.derives(sp.Derivative(loss, z_k), "Eq. (43)", MEAN_FIELD)
+@cache
+def dloss_dz_k() -> sp.Expr:
+    """Derivative of the loss by the right logit, opposite to that by the wrong ones."""
+    by_correct, by_other = loss_derivatives()
+    return written_as(-sp.S.One, by_correct / by_other) * g
+
+
+chapter.state("dloss_dz_kbar", sp.Derivative(loss, z_kbar), g, "Eq. (43)", MEAN_FIELD)
+
+
+@chapter.derives(sp.Derivative(loss, A), "Eqs. (61), (64)", MEAN_FIELD)
+def dloss_dA() -> sp.Expr:
+    """Chain rule through both mean logits; the wrong one follows from the right one."""
+    through_correct = sp.diff(logit_correct(), A)
+    through_other = sp.diff(logit_other(), z_k) * through_correct
+    form = -g * N / (N - 1) * (d_g - 1) / d_g * (R - S)
+    return written_as(form, dloss_dz_k() * through_correct + g * through_other)
+
+
 def equations() -> Equations:
     """Loss, margin, and the derivatives that enter gradient descent."""
-    mean = logit_equations()
-    correct = mean["logit_correct"].rhs
-    other = mean["logit_other"].rhs
-    value = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
-    by_correct, by_other = (
-        sp.diff(value, z).subs(z_k, z_kbar + m) for z in (z_k, z_kbar)
-    )
-    wrong_mass = written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)
-    opposite = written_as(
-        -sp.S.One, by_correct / by_other
-    )  # the two derivatives have opposite sign
-    # Chain rule through both mean logits; the second depends on A through the first.
-    through_correct = sp.diff(correct, A)
-    through_other = sp.diff(other, z_k) * through_correct
-    by_A = written_as(
-        -g * N / (N - 1) * (d_g - 1) / d_g * (R - S),
-        opposite * g * through_correct + g * through_other,
-    )
-    of_margin = written_as(
-        1 + (N - 1) * sp.exp(-m), sp.expand(sp.exp(value.subs(z_k, z_kbar + m)))
-    )
-    return table(
-        ref,
-        status="exact",
-        loss=(loss, value, "Eq. (10)", "closure", MEAN_FIELD),
-        loss_of_margin=(
-            loss,
-            sp.log(of_margin),
-            "Eq. (10), by the margin",
-            "closure",
-            MEAN_FIELD,
-        ),
-        margin=(m, sp.factor(z_k - other), "below Eq. (15)"),
-        g=(g, wrong_mass, "Eqs. (15), (59)", "softmax of the mean logits"),
-        dloss_dz_k=(sp.Derivative(loss, z_k), opposite * g, "Eq. (43)", MEAN_FIELD),
-        dloss_dz_kbar=(sp.Derivative(loss, z_kbar), g, "Eq. (43)", MEAN_FIELD),
-        dloss_dA=(sp.Derivative(loss, A), by_A, "Eqs. (61), (64)", MEAN_FIELD),
-    )
+    return chapter.equations
 
 
 def margin_of_state() -> sp.Expr:
     """Logit margin as a function of A, R, S and zeta."""
-    return equations()["margin"].rhs.subs(z_k, logit_equations()["logit_correct"].rhs)
+    return margin().subs(z_k, logit_correct())
 
 
 def abbreviations() -> Forms:
     """Definitions of g, m and the mean logits; each may use later ones."""
-    return {
-        e.lhs: e.rhs
-        for e in (
-            equations()["g"],
-            equations()["margin"],
-            logit_equations()["logit_other"],
-            logit_equations()["logit_correct"],
-        )
-    }
+    return {g: wrong_mass(), m: margin(), z_kbar: logit_other(), z_k: logit_correct()}
 
 
 # Variance of the logits over the entries of M; gives a formula for the initial value
@@ -224,10 +252,8 @@ def initial_participation() -> sp.Expr:
     row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
     # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j'
     # is a Dirichlet kernel squared.
-    blocks = (n, 1, d_h / 2)
-    spread = (
-        sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
-    )
+    of_block = 1 - dirichlet_kernel(omega[n], L) ** 2
+    spread = sigma2**2 * (2 / d_h) * sp.Sum(of_block, (n, 1, d_h / 2))
     difference = sp.expand(row * L - 1)
     proved(
         sp.expand(difference - (square - mean**2)) == 0,
@@ -236,32 +262,39 @@ def initial_participation() -> sp.Expr:
     return (1 + spread) / L
 
 
+variances = Chapter(
+    ref,
+    "entries of M independent with variance sigma^2",
+    "actions independent and uniform",
+    status="exact",
+)
+
+
+@variances.derives(variance, "beyond App. I: variance over the entries of M")
 @cache
-def variance_equations() -> Equations:
-    """Variance for given attention, and at random keys and queries."""
-    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are
-    # equal with probability 1/d_g.
+def logit_variance() -> sp.Expr:
+    """Variance of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are
+    equal with probability 1/d_g.
+    """
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
-    spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
-    return table(
-        ref,
-        "entries of M independent with variance sigma^2",
-        "actions independent and uniform",
-        status="exact",
-        logit_variance=(
-            variance,
-            spread,
-            "beyond App. I: variance over the entries of M",
-        ),
-        logit_variance_initial=(
-            variance,
-            spread.subs(participation, initial_participation()),
-            "beyond App. I: the value the paper measures",
-            "leading order",
-            "random keys and queries, second order in the attention logits",
-        ),
-    )
+    return written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
+
+
+@variances.derives(
+    variance,
+    "beyond App. I: the value the paper measures",
+    "leading order",
+    "random keys and queries, second order in the attention logits",
+)
+def logit_variance_initial() -> sp.Expr:
+    """Variance at random keys and queries."""
+    return logit_variance().subs(participation, initial_participation())
+
+
+def variance_equations() -> Equations:
+    """Variance for given attention, and at random keys and queries."""
+    return variances.equations
 
 
 @scope.guard(ARCHITECTURE)
@@ -270,7 +303,7 @@ def initial_variance(p: Parameters) -> float:
     """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at
     Table 2).
     """
-    return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
+    return variance_equations()["logit_variance_initial"].number(p.values())
 
 
 @scope.guard(ARCHITECTURE)
@@ -295,38 +328,48 @@ UPDATE = symbol(
 )
 
 
+entries = Chapter(ref, status="exact")
+
+
+@entries.derives(sp.Derivative(R, ENTRY), "Eq. (47)")
 @cache
+def dR_dM() -> sp.Expr:
+    """Derivative of R by an entry of M."""
+    return delta_gradient(definitions.on_target(), ENTRY)
+
+
+@entries.derives(sp.Derivative(S, ENTRY), "Eq. (47)", "d_g >= 2")
+@cache
+def dS_dM() -> sp.Expr:
+    """Derivative of S by an entry of M."""
+    slope = delta_gradient(definitions.off_target(), ENTRY)
+    return written_as((ALL - OWN) / (d_g * (d_g - 1) * N), slope)
+
+
+@entries.derives(sp.Derivative(z_k, ENTRY), "Eqs. (44)-(48)")
+def dz_k_dM() -> sp.Expr:
+    """Chain rule with c_R, c_S the derivatives of the mean logit."""
+    return c_R * dR_dM() + c_S * dS_dM()
+
+
+@entries.derives(sp.Derivative(z_kbar, ENTRY), "Eq. (49)")
+@cache
+def dz_kbar_dM() -> sp.Expr:
+    """Derivative of the wrong logits, through the right one and through zeta."""
+    other = logit_other()
+    dzeta = delta_gradient(mean_column_sum(), ENTRY)
+    return sp.diff(other, z_k) * dz_k_dM() + sp.diff(other, zeta) * dzeta
+
+
+@entries.derives(UPDATE, "Eqs. (42), (50)-(52)", MEAN_FIELD)
+@cache
+def update_M() -> sp.Expr:
+    """Step of descent of an entry of M in an epoch."""
+    step = -eta * (dloss_dz_k() * dz_k_dM() + g * dz_kbar_dM())
+    pull = c_R * OWN + c_S / (d_g - 1) * (ALL - OWN) - 1 / N
+    return written_as(eta / (d_g * N) * g * N / (N - 1) * pull, step)
+
+
 def entry_equations() -> Equations:
     """Equations 47-52: from the definitions to the update of one entry."""
-    definition = definitions.equations()
-    dR = delta_gradient(definition["R"].rhs, ENTRY)
-    dS = written_as(
-        (ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition["S"].rhs, ENTRY)
-    )
-    dzeta = delta_gradient(logit_equations()["zeta"].rhs, ENTRY)
-    dz_k = (
-        c_R * dR + c_S * dS
-    )  # chain rule with c_R, c_S the derivatives of the mean logit
-    other = logit_equations()["logit_other"].rhs
-    dz_kbar = sp.diff(other, z_k) * dz_k + sp.diff(other, zeta) * dzeta
-    by = equations()
-    step = -eta * (by["dloss_dz_k"].rhs * dz_k + by["dloss_dz_kbar"].rhs * dz_kbar)
-    others = ALL - OWN
-    step = written_as(
-        eta
-        / (d_g * N)
-        * g
-        * N
-        / (N - 1)
-        * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N),
-        step,
-    )
-    return table(
-        ref,
-        status="exact",
-        dR_dM=(sp.Derivative(R, ENTRY), dR, "Eq. (47)"),
-        dS_dM=(sp.Derivative(S, ENTRY), dS, "Eq. (47)", "d_g >= 2"),
-        dz_k_dM=(sp.Derivative(z_k, ENTRY), dz_k, "Eqs. (44)-(48)"),
-        dz_kbar_dM=(sp.Derivative(z_kbar, ENTRY), dz_kbar, "Eq. (49)"),
-        update_M=(UPDATE, step, "Eqs. (42), (50)-(52)", MEAN_FIELD),
-    )
+    return entries.equations

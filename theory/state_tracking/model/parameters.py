@@ -123,34 +123,25 @@ class Parameters(Stepped, Optimiser):
                 f" distinct permutations of N = {self.N}"
             )
         if self.teachers == "group":
-            for field, size in zip(
-                ("d_g", "N"), groups.sizes(self.permutations), strict=True
+            order, points = groups.sizes(self.permutations)
+            for field, size, words in (
+                ("d_g", order, "elements of the group"),
+                ("N", points, "points that it acts on"),
             ):
                 if getattr(self, field) != size:
-                    what = {
-                        "d_g": "elements of the group",
-                        "N": "points that it acts on",
-                    }[field]
                     raise ParameterError(
                         f"{field} = {getattr(self, field)}: must be {size} with"
-                        f" permutations = {self.permutations}, the {what}"
+                        f" permutations = {self.permutations}, the {words}"
                     )
         warming = self.schedule != "constant"
-        broken = {  # by field: whether it is wrong beside others, and what it has to be
-            "batch_size": (
-                (self.batch_size or 0) > self.n_train,
-                f"<= n_train = {self.n_train}",
-            ),
-            "warmup": (
-                warming and self.warmup >= self.updates,
-                f"< {self.updates}, the steps of this run",
-            ),
-            "d_model": (
-                self.fix_embedding and self.d_model != 1,
-                "1 with fix_embedding = True",
-            ),
-        }
-        for field, (wrong, words) in broken.items():
+        too_large = (self.batch_size or 0) > self.n_train
+        too_late = warming and self.warmup >= self.updates
+        not_one = self.fix_embedding and self.d_model != 1
+        for field, wrong, words in (
+            ("batch_size", too_large, f"<= n_train = {self.n_train}"),
+            ("warmup", too_late, f"< {self.updates}, the steps of this run"),
+            ("d_model", not_one, "1 with fix_embedding = True"),
+        ):
             if wrong:
                 raise ParameterError(
                     f"{field} = {getattr(self, field)}: must be {words}"
@@ -160,9 +151,7 @@ class Parameters(Stepped, Optimiser):
     def presets(cls) -> dict[str, Callable[..., Self]]:
         """Named settings."""
         ends = {"words_a5": "A_5_regular", "words_s5": "S_5_regular"}
-        words = {
-            name: functools.partial(cls.words, group) for name, group in ends.items()
-        }
+        words = {x: functools.partial(cls.words, group) for x, group in ends.items()}
         return super().presets() | words
 
     @classmethod
@@ -277,12 +266,12 @@ class Parameters(Stepped, Optimiser):
     def formulas(self) -> dict[str, Any]:
         """Attention at time 0, the mean teacher overlap and c_omega by sizes."""
         overlap = definitions.overlap_equations()[f"tau_bar_{self.teachers}"].rhs
-        found = {"tau": overlap}
+        formulas = {"tau": overlap}
         if self.A_0 is None:
-            found["A_0"] = 1 / L
+            formulas["A_0"] = 1 / L
         if self.L > 1:
-            found["c_omega"] = attention.equations()["c_omega"].rhs
-        return found
+            formulas["c_omega"] = attention.equations()["c_omega"].rhs
+        return formulas
 
 
 @functools.lru_cache(maxsize=4096)
@@ -297,8 +286,7 @@ def _constants(
     )
     sizes = {"N": N, "L": L, "d_g": d_g, "d_h": d_h, "sigma2": p.initial_variance}
     constant = attention.equations()["c_omega"]
-    overlap = definitions.overlap_equations()[f"tau_bar_{p.teachers}"].evaluate(
-        {"N": N, "d_g": d_g}
-    )
+    of_teachers = definitions.overlap_equations()[f"tau_bar_{p.teachers}"]
+    overlap = of_teachers.evaluate({"N": N, "d_g": d_g})
     moving = constant.evaluate(sizes | {"omega": p.frequencies}) if L > 1 else 0.0
     return float(moving), float(overlap)

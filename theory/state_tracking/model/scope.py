@@ -71,16 +71,20 @@ def steps_to_emergence(values: Mapping[str, Any]) -> Any:
     constant, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
     with np.errstate(divide="ignore"):
         star = sharp_onset()(values["eta"], constant)
-    return np.where(
-        (constant > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf
-    )
+    moving = (constant > 0) & (L > 1) & (d_g > 1)
+    return np.where(moving, star * values["N"] * d_g, np.inf)
+
+
+def _steps_of(p: Any) -> Any:
+    """Steps to the onset of one point."""
+    return steps_to_emergence(p.values())
 
 
 STEPS = Limit(
     "eta",
     f"so small that A = 1/2 takes at least {FEWEST} steps",
-    lambda p, runs: steps_to_emergence(p.values()) >= FEWEST,
-    lambda p, runs: f"{p.eta:g} ({steps_to_emergence(p.values()):.2g} steps)",
+    lambda p, runs: _steps_of(p) >= FEWEST,
+    lambda p, runs: f"{p.eta:g} ({_steps_of(p):.2g} steps)",
     ("N", "L", "d_g", "d_h", "rope", "rope_theta"),
     pointwise=False,
 )

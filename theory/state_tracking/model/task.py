@@ -114,7 +114,8 @@ def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
 def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
     """Sequences of a step, by number; the last batch of an epoch may be smaller."""
     size = p.batch_size or p.n_train
-    epoch, first = step // p.batches, step % p.batches * size
+    epoch = step // p.batches
+    first = step % p.batches * size
     return batch_order(seed, epoch, p.n_train)[first : first + size]
 
 
@@ -218,10 +219,10 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
         raise ParameterError(f"{file}: column {missing[0]} is missing")
     asked = p.n_train + p.n_test
     try:
-        kept = [
-            [row[c].split() for c in COLUMNS] for row in itertools.islice(rows, asked)
-        ]
-        both = np.array(kept, dtype=np.int64)
+        words = []
+        for row in itertools.islice(rows, asked):
+            words.append([row[c].split() for c in COLUMNS])
+        both = np.array(words, dtype=np.int64)
     except (AttributeError, ValueError, OverflowError, csv.Error):
         raise ParameterError(
             f"{file}: input and target must be as many whole numbers in every row,"
@@ -236,9 +237,12 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     states = np.pad(both[:, 1], ((0, 0), (1, 0)), constant_values=START)
     teachers = _teachers(actions, states, file)
     d_g, N = teachers.shape
-    first, second = slice(p.n_train), slice(p.n_train, None)
-    parts = (Sequences(actions[part], states[part]) for part in (first, second))
-    return p.replace(N=N, d_g=d_g, L=actions.shape[1]), Words(teachers, *parts)
+    first = slice(p.n_train)
+    second = slice(p.n_train, None)
+    train = Sequences(actions[first], states[first])
+    test = Sequences(actions[second], states[second])
+    sized = p.replace(N=N, d_g=d_g, L=actions.shape[1])
+    return sized, Words(teachers, train, test)
 
 
 def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
@@ -247,7 +251,8 @@ def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
         raise ParameterError(
             f"{file}: actions and states must be numbers from 0 to 10000"
         )
-    before, after = states[:, :-1], states[:, 1:]
+    before = states[:, :-1]
+    after = states[:, 1:]
     tables = np.full((actions.max() + 1, states.max() + 1), -1)
     tables[actions, before] = after
     if (tables[actions, before] != after).any():

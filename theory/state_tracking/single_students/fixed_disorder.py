@@ -10,13 +10,14 @@ single entries of M, and the deviation of one training set from the average ente
 through the means. `integrate` integrates the equations.
 """
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, table, written_as
+from theory import Chapter, Equation, array, delta_gradient, delta_sum, written_as
 from theory.numbers.streams import keyed
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.model import definitions, task
@@ -90,16 +91,45 @@ J = array(
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
 GROUP = (s, i, a)
+delta = sp.KroneckerDelta
 SIZE = n_train * L * share[GROUP]
+AT_B = (*GROUP, b)
+AT_R = (*GROUP, r)
+BETWEEN = (*GROUP, r, q)
+ELSEWHERE = 1 - delta(i, j)
+
+exact = Chapter(ref(BEYOND), status="exact")
+ordered = Chapter(ref(BEYOND), SECOND_ORDER, status="leading order")
 
 
+@exact.derives(weight[AT_B])
 def mean_weight() -> sp.Expr:
     """Mean weight of an action in the attention output: the frequency of the action at
     each position is given by the pair counts.
     """
-    retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
-    weight = sp.KroneckerDelta(definitions.action[j], b)
+    retrieved = definitions.retrieved().subs(a, b)
+    weight = delta(definitions.action[j], b)
     return retrieved.xreplace({weight: pairs[s, i, j, a, b] / share[GROUP]})
+
+
+@exact.derives(mean[AT_R])
+def group_logit() -> sp.Expr:
+    """Mean logit of a state in a group."""
+    of_word = definitions.scores().xreplace({a: b})
+    return of_word.xreplace({output[i, b]: weight[AT_B]})
+
+
+@exact.derives(mean_M[s, r])
+def mean_entry() -> sp.Expr:
+    """Mean entry of M over actions."""
+    return sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
+
+
+@exact.derives(C[s, r, q], name="entry_covariance")
+def covariance_of_entries() -> sp.Expr:
+    """Covariance of two entries of M over actions."""
+    product = sp.Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
+    return product - mean_M[s, r] * mean_M[s, q]
 
 
 def weight_covariance() -> sp.Expr:
@@ -107,8 +137,8 @@ def weight_covariance() -> sp.Expr:
     attention.
     """
     action = sp.Symbol("at", integer=True, positive=True)
-    both = sp.KroneckerDelta(action, b) * sp.KroneckerDelta(action, c)
-    once = delta_sum(sp.KroneckerDelta(action, b), (action, 1, d_g)) / d_g
+    both = delta(action, b) * delta(action, c)
+    once = delta_sum(delta(action, b), (action, 1, d_g)) / d_g
     return delta_sum(both, (action, 1, d_g)) / d_g - once**2
 
 
@@ -117,10 +147,24 @@ def within() -> sp.Expr:
     the mean of n independent rows.
     """
     size, other = sp.symbols("n_rows other", integer=True, positive=True)
-    of_mean = (
-        delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
-    )
+    same_row = delta(n, other)
+    of_mean = delta_sum(same_row, (other, 1, size), (n, 1, size)) / size**2
     return sp.expand(1 - of_mean).subs(size, SIZE)
+
+
+@exact.derives(
+    scatter[GROUP], UNIFORM, "the mean of a group's rows is known", name="scatter"
+)
+def scatter_of_group() -> sp.Expr:
+    """Variance of a group's logits per variance of M over actions."""
+    return within() * sp.Sum(ELSEWHERE * pi[i, j] ** 2, (j, 1, L))
+
+
+@exact.derives(pairs[s, i, j, a, b], "infinite training set")
+def pairs_expected() -> sp.Expr:
+    """Share of the rows with two actions at two places."""
+    at_own_place = delta(i, j) * delta(a, b)
+    return share[GROUP] * (at_own_place + ELSEWHERE / d_g)
 
 
 def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
@@ -129,13 +173,10 @@ def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
     """
     total = sp.Symbol("Z", positive=True)
     normaliser = delta_gradient(sp.Sum(sp.exp(z[k]), (k, 1, N)), z[along])
-    quotient = (
-        sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
-    )
-    rule = written_as(
-        plain[r] * (sp.KroneckerDelta(r, along) - plain[along]),
-        quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)}),
-    )
+    by_numerator = sp.diff(sp.exp(z[r]), z[along]) / total
+    quotient = by_numerator - sp.exp(z[r]) * normaliser / total**2
+    quotient = quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)})
+    rule = written_as(plain[r] * (delta(r, along) - plain[along]), quotient)
     derivative = sp.S.Zero
     for entry in expr.atoms(sp.Indexed):
         if entry.base == plain:
@@ -157,6 +198,7 @@ def contracted(expr: sp.Expr) -> sp.Expr:
     return sp.expand(result.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
 
 
+@ordered.derives(shift[r])
 def logit_lift() -> sp.Expr:
     """Correction of a logit due to fluctuations: half the covariance contracted with
     the second derivatives of a probability, divided by the probability. Terms common to
@@ -172,12 +214,61 @@ def entry_covariance() -> sp.Expr:
     """Covariance of the weight of action b with the logit of state q, divided by
     `scatter`.
     """
+
+    def by_mean(total: sp.Sum) -> sp.Expr:
+        """Sum over actions of an entry of M."""
+        return total.function / M[c, q, s] * d_g * mean_M[s, q]
+
     covariance = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
-    mean = covariance.replace(
-        lambda x: isinstance(x, sp.Sum),
-        lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q],
-    )
-    return written_as((M[b, q, s] - mean_M[s, q]) / d_g, mean)
+    covariance = covariance.replace(lambda x: isinstance(x, sp.Sum), by_mean)
+    return written_as((M[b, q, s] - mean_M[s, q]) / d_g, covariance)
+
+
+@ordered.derives(prob[r])
+def mean_probability() -> sp.Expr:
+    """Mean probability of a state in a group."""
+    lifted = plain[r] * sp.exp(shift[r])
+    return lifted / sp.Sum(lifted.xreplace({r: q}), (q, 1, N))
+
+
+@ordered.derives(J[r, q])
+def response() -> sp.Expr:
+    """Response of a group's probabilities to its logits."""
+    return slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
+
+
+@ordered.derives(group_loss, name="group_loss")
+def mean_loss() -> sp.Expr:
+    """Mean loss of a group: of its mean logits, and the price of their scatter."""
+    right = sp.Sum(M_star[a, r, s] * mean[AT_R], (r, 1, N))
+    loss = sp.log(sp.Sum(sp.exp(mean[AT_R]), (r, 1, N))) - right
+    price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
+    return loss + price
+
+
+ERROR = prob[AT_R] - M_star[a, r, s]
+
+
+@ordered.derives(sp.Derivative(M[b, r, s], alpha), UNIFORM)
+def rate_M() -> sp.Expr:
+    """Rate of an entry of M. The weight of an action is correlated with the
+    probabilities through the logits.
+    """
+    by_logits = sp.Sum(J[BETWEEN] * entry_covariance(), (q, 1, N))
+    by_weight = weight[AT_B] * ERROR + scatter[GROUP] * by_logits
+    rows = share[GROUP] * by_weight
+    return -eta * d_g * N * sp.Sum(rows, (i, 1, L), (a, 1, d_g))
+
+
+@ordered.derives(force[i, j], UNIFORM, name="force")
+def force_on_attention() -> sp.Expr:
+    """Derivative of the loss by an attention entry."""
+    groups = ((s, 1, N), (a, 1, d_g))
+    of_pair = pairs[s, i, j, a, b] * ERROR * M[b, r, s]
+    by_pairs = sp.Sum(of_pair, *groups, (b, 1, d_g), (r, 1, N))
+    of_scatter = share[GROUP] * within() * J[BETWEEN] * C[s, r, q]
+    by_scatter = sp.Sum(of_scatter, *groups, (r, 1, N), (q, 1, N))
+    return by_pairs + ELSEWHERE * pi[i, j] * by_scatter
 
 
 @cache
@@ -185,67 +276,7 @@ def equations() -> dict[str, Equation]:
     """Mean logits and fluctuations of groups, their probabilities, the rate of M, and
     the force on attention.
     """
-    elsewhere = 1 - sp.KroneckerDelta(i, j)
-    groups = ((s, 1, N), (a, 1, d_g))
-    states = ((r, 1, N), (q, 1, N))
-    average = sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
-    product = sp.Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
-    at_r, between = (*GROUP, r), (*GROUP, r, q)
-    error = prob[at_r] - M_star[a, r, s]
-    lifted = plain[r] * sp.exp(shift[r])
-    right = sp.Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
-    # The weight of an action is correlated with the probabilities through the logits.
-    response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
-    rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
-    by_pairs = sp.Sum(
-        pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N)
-    )
-    left = share[GROUP] * within()
-    by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
-    loss = sp.log(sp.Sum(sp.exp(mean[at_r]), (r, 1, N))) - right
-    price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
-    slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
-    exact = table(
-        ref(BEYOND),
-        status="exact",
-        mean_weight=(weight[(*GROUP, b)], mean_weight()),
-        group_logit=(
-            mean[at_r],
-            definitions.equations()["logit"]
-            .rhs.xreplace({a: b})
-            .xreplace({output[i, b]: weight[(*GROUP, b)]}),
-        ),
-        mean_entry=(mean_M[s, r], average),
-        entry_covariance=(C[s, r, q], product - mean_M[s, r] * mean_M[s, q]),
-        scatter=(
-            scatter[GROUP],
-            within() * sp.Sum(elsewhere * pi[i, j] ** 2, (j, 1, L)),
-            UNIFORM,
-            "the mean of a group's rows is known",
-        ),
-        pairs_expected=(
-            pairs[s, i, j, a, b],
-            share[GROUP]
-            * (sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b) + elsewhere / d_g),
-            "infinite training set",
-        ),
-    )
-    ordered = table(
-        ref(BEYOND),
-        SECOND_ORDER,
-        status="leading order",
-        logit_lift=(shift[r], logit_lift()),
-        mean_probability=(prob[r], lifted / sp.Sum(lifted.xreplace({r: q}), (q, 1, N))),
-        response=(J[r, q], slopes),
-        group_loss=(group_loss, loss + price),
-        rate_M=(
-            sp.Derivative(M[b, r, s], alpha),
-            -eta * d_g * N * sp.Sum(rows, (i, 1, L), (a, 1, d_g)),
-            UNIFORM,
-        ),
-        force=(force[i, j], by_pairs + elsewhere * pi[i, j] * by_scatter, UNIFORM),
-    )
-    return exact | ordered
+    return exact.equations | ordered.equations
 
 
 # Numerical fixed-disorder theory
@@ -297,7 +328,9 @@ class FixedDisorder:
     def __init__(
         self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
     ) -> None:
-        self.p, self.attention, self.accuracies = p, Attention(p), accuracies
+        self.p = p
+        self.attention = Attention(p)
+        self.accuracies = accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
@@ -312,23 +345,22 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
-        self.given, self.share, many = (
-            given,
-            given.share.astype(float),
-            sequences * self.p.L,
-        )
+        self.given = given
+        self.share = given.share.astype(float)
+        many = sequences * self.p.L
         B, N, L, d = given.share.shape
-        pairs, self.unit = given.pairs, 1 / many
+        pairs = given.pairs
+        self.unit = 1 / many
         if pairs is None:  # of an infinite training set
             own = np.einsum("ij,ab->ijab", np.eye(L), np.eye(d))
             other = np.repeat((1 - np.eye(L)) / d, d * d).reshape(L, L, d, d)
             pairs = given.share[:, :, :, None, :, None] * (own + other)
         counts = np.ascontiguousarray(pairs.transpose(0, 1, 3, 5, 2, 4)) * many
         counts = counts.reshape(B, N, L, d, L * d)
-        self.keep, self.left = np.ones((B, N, d)), given.share.astype(float)
-        if (
-            given.pairs is not None
-        ):  # as few bytes as hold them, so that they stay in the cache
+        self.keep = np.ones((B, N, d))
+        self.left = given.share.astype(float)
+        if given.pairs is not None:
+            # as few bytes as hold them, so that they stay in the cache
             counts = np.rint(counts, out=counts)
             counts = counts.astype(np.min_scalar_type(int(counts.max())))
             self.share = np.rint(self.share * many) / many
@@ -344,17 +376,17 @@ class FixedDisorder:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
-        return np.stack(
-            [fixed_disorder_kernels.weights(*each[:4]) for each in self._each(at)]
-        ).swapaxes(2, 3)
+        weights = fixed_disorder_kernels.weights
+        of_students = [weights(*each[:4]) for each in self._each(at)]
+        return np.stack(of_students).swapaxes(2, 3)
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
-        p, slopes = self.p, self.gradients()
+        p = self.p
+        slopes = self.gradients()
         if p.weight_decay:
-            slopes = [
-                g + p.weight_decay * w for g, w in zip(slopes, self.state, strict=True)
-            ]
+            pairs = zip(slopes, self.state, strict=True)
+            slopes = [g + p.weight_decay * w for g, w in pairs]
         for g in slopes:
             g *= -p.eta
         return slopes
@@ -375,7 +407,8 @@ class FixedDisorder:
 
         W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
-        force, d_M = np.empty_like(at), np.empty(M.shape)
+        force = np.empty_like(at)
+        d_M = np.empty(M.shape)
         for student, each in enumerate(self._each(at)):
             of_student = self.keep[student], d_M[student]
             force[student] = fixed_disorder_kernels.gradients(*each, *of_student)
@@ -387,26 +420,26 @@ class FixedDisorder:
         """
         from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
-        every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
-        return np.stack(
-            [fixed_disorder_kernels.force(*each[1:4], met) for each, met in every]
-        )
+        overlaps = self.state[2] @ error.swapaxes(2, 3)
+        forces = []
+        for each, overlap in zip(self._each(at), overlaps, strict=True):
+            forces.append(fixed_disorder_kernels.force(*each[1:4], overlap))
+        return np.stack(forces)
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         from theory.state_tracking.single_students.kernels import fixed_disorder_kernels
 
-        p, M = self.p, self.state[2]
+        p = self.p
+        M = self.state[2]
         N, d = M.shape[1:3]
         at, own, _ = self.attention.parts(*self.state[:2])
-        every = list(self._each(at))
-        sums, entries = zip(
-            *(fixed_disorder_kernels.observed(*each) for each in every), strict=True
-        )
+        observed = [fixed_disorder_kernels.observed(*each) for each in self._each(at)]
+        sums, entries = zip(*observed, strict=True)
         right, right_square, total, square, loss = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
         overlap, all_teachers = np.array(entries).T
-        found = summary(
+        observables = summary(
             own,
             overlap / (d * N),
             (all_teachers - overlap) / max(d * (d - 1) * N, 1),
@@ -414,7 +447,7 @@ class FixedDisorder:
             correct=(right, right_square - right**2),
             other=(other, (square - right_square) / (N - 1) - other**2),
         )
-        return found | self._answers(at)
+        return observables | self._answers(at)
 
     def _answers(self, at: np.ndarray) -> dict[str, np.ndarray]:
         """Accuracies of steps and of rollouts on the words of `answered_words`, with
@@ -423,10 +456,13 @@ class FixedDisorder:
         from theory.state_tracking.single_students.kernels import accuracy_kernels
 
         names = "accuracy", "rollout_accuracy"
-        found = {x + end: np.full(len(at), np.nan) for x in names for end in ("", SE)}
+        answers = {}
+        for name, end in itertools.product(names, ("", SE)):
+            answers[name + end] = np.full(len(at), np.nan)
         if not self.accuracies:
-            return found
-        attention, M = at.astype(np.float32), self.state[2].astype(np.float32)
+            return answers
+        attention = at.astype(np.float32)
+        M = self.state[2].astype(np.float32)
         for student, words in enumerate(self.words):
             weights = attention[student], M[student]
             if not all(np.isfinite(w).all() for w in weights):
@@ -434,5 +470,6 @@ class FixedDisorder:
             shares = accuracy_kernels.answers(*weights, words.actions, words.states)
             for name, share in zip(names, shares, strict=True):
                 error = 0.0 if self.all_words else share.std() / len(share) ** 0.5
-                found[name][student], found[name + SE][student] = share.mean(), error
-        return found
+                answers[name][student] = share.mean()
+                answers[name + SE][student] = error
+        return answers

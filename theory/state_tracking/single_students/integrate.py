@@ -10,7 +10,7 @@ steps is kept, and strides of one epoch are descent itself.
 import bisect
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any
 
@@ -27,11 +27,13 @@ from theory.state_tracking.single_students.optimised_disorder import Trained
 # the settings of the shipped ensembles.
 TOLERANCE = 3e-5
 FLOOR = 0.01  # of an array's size counts as changed, since changes pass through zero
-ORDER = (
-    4  # changes kept; higher orders need shorter strides where descent has converged
-)
+# changes kept; higher orders need shorter strides where descent has converged
+ORDER = 4
 PLACES = np.arange(ORDER + 1.0)
-LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
+# limits of the next stride over the last
+LONGER = 2.0
+SHORTER = 0.2
+SAFE = 0.9
 LONGEST = 10**5  # stride, whose epochs are summed one by one
 
 
@@ -40,7 +42,8 @@ def sums(nodes: np.ndarray, memory: np.ndarray) -> np.ndarray:
     polynomial through them, each epoch times its entry of ``memory``.
     """
     epochs = np.arange(len(memory))
-    nodes, within = np.array([*nodes]) / len(memory), epochs / len(memory)
+    nodes = np.array([*nodes]) / len(memory)
+    within = epochs / len(memory)
     powers = PLACES[: len(nodes), None]
     return np.linalg.solve(nodes**powers, within**powers @ memory)
 
@@ -70,15 +73,18 @@ class Strides:
     def __init__(
         self, system: Any, tolerance: float = TOLERANCE, momentum: float = 0.0
     ) -> None:
-        self.system, self.tolerance, self.momentum = system, tolerance, momentum
-        self.epoch, self.length, self.next = 0, 0, 1
+        self.system = system
+        self.tolerance = tolerance
+        self.momentum = momentum
+        self.epoch = 0
+        self.length = 0
+        self.next = 1
         self.shapes = [np.shape(x) for x in system.state]
-        sizes = [
-            size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]
-        ]
-        self.members = np.cumsum(
-            [0, *sizes[:-1]]
-        )  # where arrays of members begin in all numbers
+        sizes: list[int] = []
+        for members, *shape in self.shapes:
+            sizes += [math.prod(shape)] * members
+        # where arrays of members begin in all numbers
+        self.members = np.cumsum([0, *sizes[:-1]])
         self.start = self.end = self.change = self._flat(system.state)
         # Rates at `times`, and the step before the stride.
         self.kept = np.zeros((ORDER + 2, len(self.start)))
@@ -92,25 +98,28 @@ class Strides:
         """Take a stride as long as the error allows."""
         self.start = self._reached(self.epoch + self.length)
         if self.momentum and self.recent:
-            self.kept[-1] = (
-                self._weights(self.recent, self.length, last=True) @ self.kept
-            )
+            weights = self._weights(self.recent, self.length, last=True)
+            self.kept[-1] = weights @ self.kept
         self.epoch += self.length
         if not np.isfinite(self.start).all():
-            self.recent, self.length = (
-                [],
-                2 * self.length,
-            )  # descent has diverged, and stays so
+            # descent has diverged, and stays so
+            self.recent = []
+            self.length *= 2
             return
-        self.system.state, most = self._arrays(self.start), self.next
+        self.system.state = self._arrays(self.start)
+        most = self.next
         if room := getattr(self.system, "room", None):
-            left, jumped = room(self.epoch)
-            most, self.recent = min(most, left), [] if jumped else self.recent
+            remaining, jumped = room(self.epoch)
+            most = min(most, remaining)
+            if jumped:
+                self.recent = []
         if not self.recent:
             self._rates(self.epoch, 0)
-            self.recent, most = [0], 1
+            self.recent = [0]
+            most = 1
         past = self.recent[:ORDER]
-        self._stride(most, past, min({*range(ORDER + 1)} - {*past}))
+        free = min({*range(ORDER + 1)} - {*past})
+        self._stride(most, past, free)
 
     def _stride(self, many: int, past: list[int], free: int) -> None:
         """Predict from past rates, correct by the rates there, until the error is small
@@ -126,11 +135,9 @@ class Strides:
             if error <= 1 or many == 1:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
-        self.recent, self.length, self.end = (
-            [free, *past],
-            many,
-            self.start + self.change,
-        )
+        self.recent = [free, *past]
+        self.length = many
+        self.end = self.start + self.change
         self.next = max(1, int(min(fits, LONGER * many, LONGEST)))
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -151,9 +158,8 @@ class Strides:
         return np.concatenate([x.ravel() for x in arrays])
 
     def _arrays(self, flat: np.ndarray) -> list[np.ndarray]:
-        parts = np.split(
-            flat, np.cumsum([math.prod(shape) for shape in self.shapes[:-1]])
-        )
+        sizes = [math.prod(shape) for shape in self.shapes[:-1]]
+        parts = np.split(flat, np.cumsum(sizes))
         return [x.reshape(shape) for x, shape in zip(parts, self.shapes, strict=True)]
 
     def _rates(self, epoch: int, place: int) -> None:
@@ -165,10 +171,9 @@ class Strides:
         step.
         """
         weights = np.zeros(ORDER + 2)
-        left = (
-            self.momentum ** np.arange(many + 1.0)[::-1]
-        )  # of a step, at the stride's end
-        memory = left[1:] if last else (1 - left[:-1]) / (1 - self.momentum)
+        # what is left of a step at the stride's end
+        share = self.momentum ** np.arange(many + 1.0)[::-1]
+        memory = share[1:] if last else (1 - share[:-1]) / (1 - self.momentum)
         weights[-1] = self.momentum * memory[0]
         weights[places] = sums(self.times[places] - self.epoch, memory)
         return weights
@@ -177,12 +182,18 @@ class Strides:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
-        *found, squares = self.made
-        self.change = np.matmul([weights, lower], self.kept, out=self.made[:2])[0]
-        size, change, error = (
-            np.sqrt(np.add.reduceat(np.square(x, out=squares), self.members))
-            for x in (self.start, *found)
-        )
+        changes = self.made[:2]
+        squares = self.made[2]
+        self.change = np.matmul([weights, lower], self.kept, out=changes)[0]
+
+        def norm(values: np.ndarray) -> np.ndarray:
+            """Root of the sum of squares of every array of a member."""
+            np.square(values, out=squares)
+            return np.sqrt(np.add.reduceat(squares, self.members))
+
+        size = norm(self.start)
+        change = norm(changes[0])
+        error = norm(changes[1])
         worst = float((error / (change + FLOOR * size + np.finfo(float).tiny)).max())
         return math.inf if math.isnan(worst) else worst / self.tolerance
 
@@ -193,16 +204,16 @@ class Single:
     """
 
     def __init__(self, system: Any) -> None:
-        self.system, self.start = system, system.state
-        self.epoch, self.length = 0, 0
+        self.system = system
+        self.start = system.state
+        self.epoch = 0
+        self.length = 0
 
     def advance(self) -> None:
         """Take an epoch."""
-        self.start, self.epoch, self.length = (
-            self.system.state,
-            self.epoch + self.length,
-            1,
-        )
+        self.start = self.system.state
+        self.epoch += self.length
+        self.length = 1
         self.system.epoch()
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -222,7 +233,8 @@ def members(system: System, size: int = 1) -> list[System]:
     """
     alone = []
     for k in range(0, len(system.state[0]), size):
-        one, one_seed = copy.copy(system), slice(k, k + size)
+        one = copy.copy(system)
+        one_seed = slice(k, k + size)
         one.state = [x[one_seed] for x in system.state]
         for name in system.BY_SEED:
             value = getattr(system, name)
@@ -245,11 +257,8 @@ def solve(
         Unless the epochs are increasing non-negative integers.
     """
     epochs = np.asarray(epochs)
-    if (
-        (epochs != epochs.astype(int)).any()
-        or epochs[0] < 0
-        or (np.diff(epochs) <= 0).any()
-    ):
+    whole = (epochs == epochs.astype(int)).all()
+    if not whole or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(
             f"epochs = {epochs}: must be whole numbers >= 0, increasing"
         )
@@ -261,14 +270,18 @@ def solve(
                 path.advance()
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
-        parts.append(
-            {name: np.stack([f[name] for f in records], 1) for name in records[0]}
-        )
-    every = {name: np.concatenate([f[name] for f in parts]) for name in parts[0]}
-    data = {name: (("seed", "alpha"), x) for name, x in every.items()}
-    return xr.Dataset(
-        data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)}
-    )
+        parts.append(_joined(records, partial(np.stack, axis=1)))
+    observables = _joined(parts, np.concatenate)
+    data = {name: (("seed", "alpha"), x) for name, x in observables.items()}
+    coordinates = {"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)}
+    return xr.Dataset(data, coordinates)
+
+
+def _joined(
+    records: list[dict[str, np.ndarray]], join: Callable[..., np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Arrays of several records, joined by name."""
+    return {name: join([record[name] for record in records]) for name in records[0]}
 
 
 def _paths(
@@ -312,6 +325,7 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
         for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)).tolist():
             within = range(path.epoch, end + 1)
             high = path.epoch + bisect.bisect_left(within, 0.5, key=partial(A_of, k))
-            below, above = A(high - 1)[k], A(high)[k]
+            below = A(high - 1)[k]
+            above = A(high)[k]
             times[k] = high - 1 + (0.5 - below) / (above - below)
     return times

@@ -119,9 +119,8 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
             S_0=float(first.S),
             zeta=float(first.zeta),
         )
-        curves.append(
-            with_accuracy(inversion.solve(started, runs.alpha.values), started)
-        )
+        curve = inversion.solve(started, runs.alpha.values)
+        curves.append(with_accuracy(curve, started))
     return xr.concat(curves, dim=runs.seed)
 
 

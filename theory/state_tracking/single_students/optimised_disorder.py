@@ -40,7 +40,8 @@ class Trained(FixedDisorder):
                 f"given: has no sequences, which batch_size = {p.batch_size} needs; "
                 "make it by Realisation.of with these parameters"
             )
-        self.whole, self.epochs = given, 0
+        self.whole = given
+        self.epochs = 0
         self.steps = Steps(p, p.eta, p.updates)
 
     def epoch(self) -> None:

@@ -185,11 +185,10 @@ def drawn_times(
     except FloatingPointError:
         raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = xr.Dataset(
-        {k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))}
-    )
-    found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
-    return found.assign_attrs(_attributes(p, level, "drawn starts"))
+    over_draws = {name: ("draw", values) for name, values in data.items()}
+    times = xr.Dataset(over_draws, {"draw": range(len(A_0))})
+    times.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
+    return times.assign_attrs(_attributes(p, level, "drawn starts"))
 
 
 def _own_constants(p: Parameters, level: str) -> None:
@@ -207,9 +206,9 @@ def _drawn(
 ) -> tuple[Start, System]:
     """Starts, and the equations of a level from there."""
     start = Start.drawn(p, seeds, np.random.default_rng(seed))
-    known = (
-        Realisation.drawn(p, start, np.random.default_rng(seed)) if row.known else None
-    )
+    known = None
+    if row.known:
+        known = Realisation.drawn(p, start, np.random.default_rng(seed))
     return start, row.system(p, start, known, accuracies)
 
 
@@ -313,11 +312,9 @@ def _compared(
         limit = NOTED * max(largest, 1.0) + sampling * (name in ACCURACIES)
         if name in JUDGED and off > limit:  # not for NaN
             worst = gaps.max("alpha")
-            whose = (
-                f" (seed {worst.seed.values[worst.values.argmax()]})"
-                if "seed" in worst.dims
-                else ""
-            )
+            whose = ""
+            if "seed" in worst.dims:
+                whose = f" (seed {worst.seed.values[worst.values.argmax()]})"
             notes.append(f"{name} by up to {off:.2g}{whose}")
     if not notes:
         return curves
@@ -343,9 +340,8 @@ def _followed(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their"
             " schedule spans"
         )
-    students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose(
-        "seed", ...
-    )
+    students = runs if "seed" in runs.dims else runs.expand_dims("seed")
+    students = students.transpose("seed", ...)
     _same_start(p, students)
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
@@ -366,10 +362,8 @@ def _same_start(p: Parameters, runs: xr.Dataset) -> None:
     seeds draw. Edited weights would be followed as if they had been trained.
     """
     configuration = scope.configuration(runs)
-    if (
-        not configuration
-        or {"start", "given_permutations", "given_words"} & configuration.keys()
-    ):
+    chosen = {"start", "given_permutations", "given_words"} & configuration.keys()
+    if not configuration or chosen:
         return
     seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else []
     drawn = Start.of_seeds(p, seeds) if seeds else None

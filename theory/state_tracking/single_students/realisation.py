@@ -119,9 +119,8 @@ class Start:
         mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
         scatter = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
         R = mean / p.N + rng.normal(scale=scatter, size=seeds)
-        S = mean / p.N + rng.normal(
-            scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds
-        )
+        scatter_of_S = scatter / np.sqrt(max(p.d_g - 1, 1))
+        S = mean / p.N + rng.normal(scale=scatter_of_S, size=seeds)
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
 
 
@@ -143,9 +142,8 @@ def started(p: Parameters, start: Start) -> None:
 
 # Realisation (fixed disorder) of students
 
-SINGLE = (
-    2e-5  # students store overlaps, means of thousands of entries, in single precision
-)
+# students store overlaps, means of thousands of entries, in single precision
+SINGLE = 2e-5
 
 
 def pairs_memory(p: Parameters) -> float:
@@ -220,9 +218,9 @@ class Realisation:
             words.fits(p)
             permutations = words.permutations
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        fixed = (
-            None if permutations is None else task.check_permutations(permutations, p)
-        )
+        fixed = None
+        if permutations is not None:
+            fixed = task.check_permutations(permutations, p)
         parts = []
         for seed in map(int, seeds):
             stream = task.streams(seed, p.data_draw)
@@ -270,13 +268,10 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time
             0, which depends on teachers and weights.
         """
+        counted = self.share.shape[1:]
         sizes = (p.N, p.L, p.d_g)
         known: list[tuple[Any, Any, str]] = [
-            (
-                self.share.shape[1:],
-                sizes,
-                "(N, L, d_g) = {}, must be {} as the parameters say",
-            ),
+            (counted, sizes, "(N, L, d_g) = {}, must be {} as the parameters say"),
             (
                 self.data_draw,
                 p.data_draw,
@@ -284,15 +279,13 @@ class Realisation:
             ),
         ]
         if runs is not None:
+            students = len(self.teachers)
             count = runs.sizes.get("seed", 1)
-            known.append(
-                (len(self.teachers), count, "{} students, must be {} as the runs")
-            )
+            known.append((students, count, "{} students, must be {} as the runs"))
         if self.seeds is not None and runs is not None and "seed" in runs.coords:
+            words = "of seeds {}, must be of {} as the runs"
             seeds = np.atleast_1d(runs.seed.values).tolist()
-            known.append(
-                (list(self.seeds), seeds, "of seeds {}, must be of {} as the runs")
-            )
+            known.append((list(self.seeds), seeds, words))
         for own, wanted, words in known:
             if own not in (None, wanted):
                 raise ParameterError("given: " + words.format(own, wanted))
@@ -316,7 +309,8 @@ class Realisation:
     @classmethod
     def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
         """Realisation of one student from its training set."""
-        actions, states = data.actions, data.states
+        actions = data.actions
+        states = data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
         # In memory as the machine code reads it: state, place, action there, group.
         pairs = np.empty((N, L, d_g, L, d_g), np.float32).transpose(0, 3, 1, 4, 2)
@@ -346,7 +340,8 @@ class Realisation:
         for k in range(len(start.R)):
             teachers = task.draw_permutations(p, rng)
             data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-            parts.append(cls.counted(teachers, matched(teachers, start, k, rng), data))
+            M = matched(teachers, start, k, rng)
+            parts.append(cls.counted(teachers, M, data))
         return cls.joined(parts)
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
@@ -354,7 +349,8 @@ class Realisation:
 
         Drawn realisations, which have no seeds, are numbered.
         """
-        counts, seeds = [], self.seeds or range(len(self.teachers))
+        counts = []
+        seeds = self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
             chosen = task.batch(p, int(seed), step)
             batch = task.Sequences(data.actions[chosen], data.states[chosen])
@@ -365,13 +361,15 @@ class Realisation:
     def joined(cls, members: list[Self]) -> Self:
         """Concatenate several realisations along the seeds."""
         pairs = [m.pairs for m in members if m.pairs is not None]
-        data = [one for m in members for one in m.sequences or ()]
+        sequences: list[task.Sequences] = []
+        for member in members:
+            sequences += member.sequences or ()
         return cls(
             np.concatenate([m.teachers for m in members]),
             np.concatenate([m.M for m in members]),
             np.concatenate([m.share for m in members]),
             np.concatenate(pairs) if pairs else None,
-            sequences=tuple(data) or None,
+            sequences=tuple(sequences) or None,
         )
 
     def __getitem__(self, own: slice) -> Self:
@@ -396,9 +394,8 @@ class Realisation:
         """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next
         state.
         """
-        return (
-            self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])
-        ).astype(float)
+        states = np.arange(self.M.shape[2])
+        return (self.teachers.swapaxes(1, 2)[..., None] == states).astype(float)
 
 
 def matched(
@@ -410,10 +407,9 @@ def matched(
     d_g, N = teachers.shape
     own = teachers[:, None, :] == np.arange(N)[:, None]
     M = rng.uniform(-1, 1, own.shape)
-    for which, variance in (
-        (own, start.variance_right[k]),
-        (~own, start.variance_wrong[k]),
-    ):
+    right = start.variance_right[k]
+    wrong = start.variance_wrong[k]
+    for which, variance in ((own, right), (~own, wrong)):
         M[which] *= np.sqrt(variance / M[which].var())
     others = own.sum(0) - own
     along = np.stack([own, others, np.ones(own.shape)]).reshape(3, -1)

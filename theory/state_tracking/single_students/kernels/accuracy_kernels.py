@@ -81,11 +81,14 @@ def _first_guesses(M):
     """
     N, d, _ = M.shape
     top = np.zeros((N, d), np.int64)
-    lead, apart = np.empty((N, d)), np.zeros(N)
+    lead = np.empty((N, d))
+    apart = np.zeros(N)
     for s in range(N):
         for a in range(d):
             row = M[s, a]
-            best, second, least = row[0], -np.inf, row[0]
+            best = row[0]
+            second = -np.inf
+            least = row[0]
             for r in range(1, N):
                 least = min(least, row[r])
                 if row[r] > best:
@@ -103,12 +106,14 @@ def _likeliest(row, step, word, M, first, z):
     step, and ``M``, ``first`` belong to the current state.
     """
     top, lead, apart = first
-    own, action = row[step], word[step]
+    own = row[step]
+    action = word[step]
     if own * lead[action] > (1 - own) * apart:  # whatever the other actions are
         return top[action]
     z[:] = 0
     for j in range(len(row)):
-        entries, weight = M[word[j]], row[j]
+        entries = M[word[j]]
+        weight = row[j]
         for r in range(len(z)):
             z[r] += weight * entries[r]
     best = 0
@@ -141,7 +146,8 @@ def answers(at, M, words, states):
     """
     (n, L), z = words.shape, np.empty(len(M), M.dtype)
     top, lead, apart = _first_guesses(M)
-    right, ends = np.zeros(n), np.zeros(n)
+    right = np.zeros(n)
+    ends = np.zeros(n)
     for w in range(n):
         rolled = states[w, 0]
         for i in range(L):
@@ -165,11 +171,14 @@ def _below(low, step, wrong, width, first):
     """Distribution function of a number that is uniform between neighbours in
     ``wrong``, plus Gaussian noise, at equally spaced points.
     """
-    points, cells = len(first), len(wrong) - 1
-    ramp, last = np.empty(points), np.empty(points)
+    points = len(first)
+    cells = len(wrong) - 1
+    ramp = np.empty(points)
+    last = np.empty(points)
     for m in range(cells + 1):
         # Far from the edge of a cell the integral is zero or a straight line.
-        begin, reach = low - wrong[m], FAR * width
+        begin = low - wrong[m]
+        reach = FAR * width
         start = int(min(max((-begin - reach) / step + 1, 0.0), points))
         stop = int(min(max((-begin + reach) / step + 1, 0.0), points))
         ramp[:start] = 0
@@ -204,10 +213,13 @@ def column_accuracies(
     right_of = np.dot(z_k.reshape(-1, parts), middle.T).reshape(L, shares, -1)
     wrong_of = np.dot(z_w.reshape(-1, parts), fine.T).reshape(L, shares, -1)
     for i in range(L):
-        s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
-        edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
+        s_k = math.sqrt(u_k[i])
+        s_w = math.sqrt(u_w[i])
+        edge = 5 * max(s_k, s_w)
+        width = max(s_w, 1e-9)
         for e in range(shares):
-            right, wrong = right_of[i, e], wrong_of[i, e]
+            right = right_of[i, e]
+            wrong = wrong_of[i, e]
             low = min(right[0], wrong[0]) - edge
             step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
             if not abs(step) < np.inf:  # descent has diverged

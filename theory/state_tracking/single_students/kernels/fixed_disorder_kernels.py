@@ -59,7 +59,8 @@ def _exp(x):
         max(x * LOG2E, -1000.0), 1023.0
     )  # far from numbers without leading digit, which are slow
     k = np.floor(y + 0.5)
-    f, power = y - k, SERIES[DEGREE]
+    f = y - k
+    power = SERIES[DEGREE]
     for n in range(DEGREE - 1, -1, -1):
         power = SERIES[n] + f * power
     return power * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
@@ -82,7 +83,8 @@ def _attended(at, d):
     elsewhere.
     """
     L = len(at)
-    to, rest = np.empty((L, L * d)), np.zeros(L * d)
+    to = np.empty((L, L * d))
+    rest = np.zeros(L * d)
     for i in range(L):
         own = slice(i * d, (i + 1) * d)
         for j in range(L):
@@ -106,7 +108,8 @@ def _weights(to, pairs, unit, share, O):
         row = O[b]
         row[:] = 0
         for j in range(L):
-            one, count = to[j], pairs[j, b]
+            one = to[j]
+            count = pairs[j, b]
             for g in range(groups):
                 row[g] += one[g] * count[g]
         for g in range(groups):
@@ -118,7 +121,8 @@ def _weights(to, pairs, unit, share, O):
 def weights(at, pairs, unit, share):
     """Mean weights ``(s, b, i a)`` of actions in the groups of one student."""
     N, L, d = share.shape
-    O, to = np.empty((N, d, L * d)), _attended(at, d)[0]
+    O = np.empty((N, d, L * d))
+    to = _attended(at, d)[0]
     for s in range(N):
         _weights(to, pairs[s], unit, share[s].reshape(-1), O[s])
     return O
@@ -132,7 +136,8 @@ def _table(M):
     """
     d, N = M.shape
     rows = np.ones((2 * d + 3, N))
-    variance, mean = rows[d], rows[2 * d + 2]
+    variance = rows[d]
+    mean = rows[2 * d + 2]
     variance[:], mean[:] = 0, 0
     for a in range(d):
         for r in range(N):
@@ -161,7 +166,8 @@ def _scales(totals):
 def _variance(sums, scale):
     """Of the logits of a row under the softmax, per variance of M, by group."""
     _wide()
-    d, price = len(sums) - 2, sums[0] * scale
+    d = len(sums) - 2
+    price = sums[0] * scale
     for c in range(1, d + 1):
         along = sums[c]
         for g in range(len(scale)):
@@ -174,7 +180,10 @@ def _lifted(O, along, slope, keep, scale, out):
     """Weights of a group less what correlates with its logits, times a scale."""
     _wide()
     for c in range(len(O)):
-        weight, met, lifted, kept = O[c], along[c], out[c], keep[c]
+        weight = O[c]
+        met = along[c]
+        lifted = out[c]
+        kept = keep[c]
         for g in range(len(slope)):
             lifted[g] = scale[g] * (weight[g] - kept * slope[g] * met[g])
 
@@ -187,7 +196,9 @@ def _met(along, scale, level, right, out):
     _wide()
     d = len(right)
     for b in range(d):
-        met, sums, row = out[b], along[b], right[b]
+        met = out[b]
+        sums = along[b]
+        row = right[b]
         for g in range(len(scale)):
             met[g] = sums[g] * scale[g] + level[g]
         for g in range(0, len(scale), d):
@@ -201,7 +212,8 @@ def _over_steps(O, share, out):
     _wide()
     d = len(O)
     for b in range(d):
-        total, weight = out[b], O[b]
+        total = out[b]
+        weight = O[b]
         total[:] = 0
         for g in range(0, len(share), d):
             for a in range(d):
@@ -218,7 +230,8 @@ def _force(pairs, met, out):
     for j in range(len(out)):
         total = out[j]
         for b in range(d):
-            one, count = met[b], pairs[j, b]
+            one = met[b]
+            count = pairs[j, b]
             for g in range(groups):
                 total[g] += one[g] * count[g]
 
@@ -264,9 +277,11 @@ def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
     grown = np.empty((d + 1, N))
     level = np.empty(groups)
     asked = np.empty((d, d))
-    ones, every = np.ones(groups), np.ones(d)
+    ones = np.ones(groups)
+    every = np.ones(d)
     for s in range(N):
-        rows, part = _table(M[s]), share[s].reshape(-1)
+        rows = _table(M[s])
+        part = share[s].reshape(-1)
         mean = rows[2 * d + 2]
         apart = rows[d + 1 : 2 * d + 1]
         along = sums[1 : d + 1]
@@ -318,13 +333,16 @@ def observed(at, pairs, unit, share, left, M, target):
     found = np.zeros((5, groups))
     one = np.empty(groups)
     two = np.empty(groups)
-    overlap, every = 0.0, 0.0
+    overlap = 0.0
+    every = 0.0
     O = np.empty((d, groups))
     z = np.empty((N, groups))
     sums = np.empty((d + 2, groups))
     for s in range(N):
-        rows, part = _table(M[s]), share[s].reshape(-1)
-        square, mean = rows[d], rows[2 * d + 2]
+        rows = _table(M[s])
+        part = share[s].reshape(-1)
+        square = rows[d]
+        mean = rows[2 * d + 2]
         for a in range(d):
             overlap += M[s, a, target[s, a]]
             every += d * mean[target[s, a]]
