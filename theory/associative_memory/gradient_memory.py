@@ -245,8 +245,13 @@ def lemma_equations() -> dict[str, Equation]:
     outer = score_gradient()
     chapter.state("score_gradient", sp.Derivative(F[k], W[i, j]), outer, LEMMA)
     back = backward()
-    words = (LEMMA, "cross-entropy of one sample")
-    chapter.state("backward", sp.Derivative(sample_loss, F[k]), back, *words)
+    chapter.state(
+        "backward",
+        sp.Derivative(sample_loss, F[k]),
+        back,
+        LEMMA,
+        "cross-entropy of one sample",
+    )
     weight = array("p_key", "p", "probability of a key")
     entry = sp.Sum(weight[z] * averaged() * outer, (k, 1, K), (z, 1, N))
     slope = sp.Derivative(risk, W[i, j])
@@ -257,12 +262,14 @@ def lemma_equations() -> dict[str, Equation]:
     per_class = truth * prior[k] * mean[k, j]
     per_class += predicted.subs(p_hat[k], prior[k] * mean_hat[k, j])
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
-    words = (
+    chapter.state(
+        "gradient_noisy",
+        slope,
+        noisy,
         "derived here, for inputs that are not embeddings",
         "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k,"
         " over p(k)",
     )
-    chapter.state("gradient_noisy", slope, noisy, *words)
     # An inner matrix.
     general = "slides, 'more generally, replace u_k by a backward vector'"
     inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))

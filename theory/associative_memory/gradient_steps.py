@@ -254,14 +254,26 @@ def population_equations() -> Equations:
     chapter = Chapter(ref, UNIFORM, status="exact")
     chapter.state("token_mean", mean_plain, unconditional, DERIVED, "z plain")
     chapter.state("token_mean_given", mean_given, conditional, DERIVED, "z, k plain")
-    words = (STATEMENT, "z, k plain")
-    chapter.state("first_gradient", slope_token, sp.factor(slope), *words)
-    words = (STATEMENT, "lead of z -> z after a unit step")
-    chapter.state("first_gain", slope_token - on, lead, *words)
-    words = (DERIVED, "first layer: inclusive causal mask")
-    chapter.state("answer_reach", reach, position, *words)
-    words = (DERIVED, "the same in the remap block")
-    chapter.state("first_gain_remap", slope_remap - on_remapped, position / n, *words)
+    chapter.state(
+        "first_gradient", slope_token, sp.factor(slope), STATEMENT, "z, k plain"
+    )
+    chapter.state(
+        "first_gain",
+        slope_token - on,
+        lead,
+        STATEMENT,
+        "lead of z -> z after a unit step",
+    )
+    chapter.state(
+        "answer_reach", reach, position, DERIVED, "first layer: inclusive causal mask"
+    )
+    chapter.state(
+        "first_gain_remap",
+        slope_remap - on_remapped,
+        position / n,
+        DERIVED,
+        "the same in the remap block",
+    )
     return chapter.equations
 
 

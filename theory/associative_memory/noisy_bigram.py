@@ -253,20 +253,22 @@ def samples_equations() -> Equations:
     share = sp.expand(at_least_two) + exactly_one * won
     share = share.subs(others, rate * (T - 1))
     chapter = Chapter(ref, status="leading order")
-    words = (STATEMENT, STEP, "n well below sqrt(N)")
-    chapter.state("bigram_fail", fail, failing, *words)
+    chapter.state("bigram_fail", fail, failing, STATEMENT, STEP, "n well below sqrt(N)")
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
-    words = (DERIVED, STEP, scaling)
-    chapter.state("bigram_fail_scaled", fail, limit.subs(small, n * a), *words)
+    chapter.state(
+        "bigram_fail_scaled", fail, limit.subs(small, n * a), DERIVED, STEP, scaling
+    )
     chapter.state("labels_per_answer", rate, n * (1 - a) / N, DERIVED, "exact")
-    words = (
+    chapter.state(
+        "value_recovered",
+        recovered,
+        share,
         STATEMENT,
         STEP,
         "N -> infinity at fixed n/N: depends on n and N through their ratio alone",
         "part of the tokens z whose largest value entry among answers is z, noise row"
         " aside",
     )
-    chapter.state("value_recovered", recovered, share, *words)
     return chapter.equations
 
 

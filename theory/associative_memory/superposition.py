@@ -242,8 +242,9 @@ def recall_equations() -> dict[str, Equation]:
     everywhere = (z, -sp.oo, sp.oo)
     below = (1 + sp.erf((1 + sigma_0 * z) / (sigma_1 * sp.sqrt(2)))) / 2
     gauss = sp.Integral(phi * below ** (N - 1), everywhere)
-    words = ("closure", "Gaussian scores", INDEPENDENT)
-    recall.state("recall_gaussian", accuracy, gauss, *words)
+    recall.state(
+        "recall_gaussian", accuracy, gauss, "closure", "Gaussian scores", INDEPENDENT
+    )
     averaged = "mean over embeddings, right score given"
     recall.state("recalled_length", rho2, length_of_rest(), averaged)
     area = sp.gamma(d / 2) / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
@@ -252,13 +253,15 @@ def recall_equations() -> dict[str, Equation]:
     below_right = marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2))
     wrong = sp.Integral(density * below_right, (c_leak, -1, 1))
     sphere = sp.Integral(phi * wrong ** (N - 1), everywhere)
-    words = (
+    recall.state(
+        "recall_sphere",
+        accuracy,
+        sphere,
         "closure",
         INDEPENDENT,
         "squared length of the recalled vector at its mean; right score Gaussian",
         "F_d: distribution function of one coordinate of a uniform unit vector",
     )
-    recall.state("recall_sphere", accuracy, sphere, *words)
     capacity = Chapter(ref, status="leading order")
     half = "half of the keys recalled"
     # With few outputs the variance is dominated by the term of order 1/d.
@@ -273,12 +276,14 @@ def recall_equations() -> dict[str, Equation]:
     scaled = of_wrong.subs(N, share * d**2)
     # d^2: 2 sigma_1^2 ln N = 1
     needed = 2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N
-    words = (
+    capacity.state(
+        "capacity",
+        d**2,
+        factored(needed),
         "slides: capacity of the order of the parameters; law derived here",
         half,
         "N, d -> infinity: ln ln N neglected",
     )
-    capacity.state("capacity", d**2, factored(needed), *words)
     return recall.equations | capacity.equations
 
 
@@ -388,8 +393,9 @@ def zipf_equations() -> Equations:
         "zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d"
     )
     chapter = Chapter(SCALING, LAW, status="leading order")
-    words = ("the P most frequent keys are stored", "P large")
-    chapter.state("zipf_lost", error, lost, *words)
+    chapter.state(
+        "zipf_lost", error, lost, "the P most frequent keys are stored", "P large"
+    )
     shared = "P proportional to d: few outputs, equal weights on the stored keys"
     chapter.state("zipf_exponent", slope, exponent, shared)
     chapter.state("zipf_unseen", error, unseen_mass(), "T samples, T large")

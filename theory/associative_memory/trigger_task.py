@@ -79,8 +79,13 @@ def memories_equations() -> Equations:
     chapter.state("probe", probe, recall, "slides, memory recall probes")
     # By chance the largest of M candidates is uniform.
     chance = factored(size * (1 / size) / size)
-    words = ("derived here", "weights that know nothing: mean over draws")
-    chapter.state("probe_chance", probe, chance, *words)
+    chapter.state(
+        "probe_chance",
+        probe,
+        chance,
+        "derived here",
+        "weights that know nothing: mean over draws",
+    )
     return chapter.equations
 
 

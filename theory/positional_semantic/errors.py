@@ -67,13 +67,21 @@ def equations() -> Equations:
     by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
     gap = (-phi - by_envelope).subs(fixed, simultaneous=True)
     proved(vanishes(gap), "the training loss is not minus the free entropy")
-    words = ("Eqs. (14), (120)", *RS, *TWO)
-    chapter.state("training_loss", epsilon_t, by_envelope, *words)
+    chapter.state(
+        "training_loss", epsilon_t, by_envelope, "Eqs. (14), (120)", *RS, *TWO
+    )
     # The envelope is the sum of its quadratic term, V g^2/2 per token, and the loss.
     split = {E_M: E_loss + V * E_gg / 2, q_hat: evolution["q_hat"].rhs}
     by_loss = sp.expand(by_envelope.subs(split))
-    words = ("Eqs. (14), (117)", *RS, *TWO, "q_hat at its fixed point")
-    chapter.state("training_loss_data", epsilon_t, by_loss, *words)
+    chapter.state(
+        "training_loss_data",
+        epsilon_t,
+        by_loss,
+        "Eqs. (14), (117)",
+        *RS,
+        *TWO,
+        "q_hat at its fixed point",
+    )
     slope = -sp.diff(phi, alpha)  # all other variables are stationary
     stationary = "along a branch, where the free entropy is stationary"
     words = ("beyond Eq. (121)", *RS, stationary)
@@ -81,8 +89,7 @@ def equations() -> Equations:
     chapter.state("training_loss_slope", lhs, slope, *words)
     # squared differences of the rows; both entries of a row differ equally
     error = 2 * sigma**2 * (S_gap + R_gap)
-    words = ("Eqs. (10), (111)", "exact", *TWO)
-    chapter.state("test_error", epsilon_full, error, *words)
+    chapter.state("test_error", epsilon_full, error, "Eqs. (10), (111)", "exact", *TWO)
     return chapter.equations
 
 
@@ -192,8 +199,13 @@ def linear_layer() -> Equations:
     form = sp.collect(sp.expand(best_2), omega)
     chapter.state("W_21", W_21, form, "Eqs. (19), (140)")
     chapter.state("linear_error", epsilon_lin, error, "Eqs. (20), (142)")
-    words = ("App. D.1, Eq. (142)", "omega = 1")
-    chapter.state("linear_positional", W_12, best_1.subs(omega, 1), *words)
+    chapter.state(
+        "linear_positional",
+        W_12,
+        best_1.subs(omega, 1),
+        "App. D.1, Eq. (142)",
+        "omega = 1",
+    )
     return chapter.equations
 
 

@@ -73,13 +73,15 @@ def equations() -> Equations:
     chapter = Chapter(ref, *RS, status="closure")
     chapter.state("entropic_potential", Psi, psi, "Eqs. (101), (107)", "exact", *TWO)
     chapter.state("free_entropy", Phi, phi, "Eqs. (104), (108)", *TWO)
-    words = (
+    chapter.state(
+        "free_entropy_general",
+        Phi,
+        general(),
         "Eqs. (104), (108)",
         "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l"
         " theta_hat_l tau)",
         "nu: joint law (5) of eigenvalues, projections of p and teacher",
     )
-    chapter.state("free_entropy_general", Phi, general(), *words)
     return chapter.equations
 
 

@@ -153,8 +153,14 @@ def agreement_equations() -> Equations:
     wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
     chapter.state("agreement", agreement, product, wang, UNIFORM)
     derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
-    words = (DERIVED, UNIFORM, "no hop alike anywhere")
-    chapter.state("agreement_derangements", agreement, derangements, *words)
+    chapter.state(
+        "agreement_derangements",
+        agreement,
+        derangements,
+        DERIVED,
+        UNIFORM,
+        "no hop alike anywhere",
+    )
     # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of
     # points, each fixed w.p. 1/(N(N-1)).
     falling = N * (N - 1) / (N * (N - 1))
@@ -163,8 +169,14 @@ def agreement_equations() -> Equations:
     square_means = "mean squared correlation of two tasks"
     corr = symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means)
     drawn = "hidden permutations independent and uniform"
-    words = (DERIVED, drawn, "corr: product of (phi_j - 1)/(N - 1)")
-    chapter.state("correlation_square", corr, typical, *words)
+    chapter.state(
+        "correlation_square",
+        corr,
+        typical,
+        DERIVED,
+        drawn,
+        "corr: product of (phi_j - 1)/(N - 1)",
+    )
     return chapter.equations
 
 
@@ -283,8 +295,9 @@ def equations() -> Equations:
     at_ends = "0 for a constant kernel, 1 for the permutation"
     chapter.state("hop_overlap", overlap[j], overlap_of, at_ends)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
-    words = (KERNELS, "input permutations uniform")
-    chapter.state("hop_accuracy", correct, accuracy, *words)
+    chapter.state(
+        "hop_accuracy", correct, accuracy, KERNELS, "input permutations uniform"
+    )
     alike = "all overlaps equal"
     slope = m ** (k - 1)
     rate = sp.Derivative(m, t)
@@ -297,8 +310,15 @@ def equations() -> Equations:
     direct = sp.integrate(v ** (-power - 1), (v, m_0, sp.oo)).subs(power, k - 2)
     direct = written_as(m_0 ** (2 - k) / (k - 2), direct)
     direct_time = symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once")
-    words = ("leading order", "k >= 3", "m_0 -> 0", SPHERE)
-    chapter.state("direct_time", direct_time, direct, *words)
+    chapter.state(
+        "direct_time",
+        direct_time,
+        direct,
+        "leading order",
+        "k >= 3",
+        "m_0 -> 0",
+        SPHERE,
+    )
     (invariant,) = flow(2).conserved()
     first, second = flow(2).state
     written_as((1 - first**2) / (1 - second**2), sp.exp(invariant.rhs))

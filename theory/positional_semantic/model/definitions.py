@@ -100,10 +100,21 @@ def equations() -> Equations:
     chapter.state("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)")
     chapter.state("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)")
     identity = "d to infinity: x x^T / d is sigma^2 times the identity"
-    words = ("Eqs. (39), (40)", identity, "rows of A sum to one")
-    chapter.state("sentence_loss", loss_symbol, loss, *words)
-    words = ("Eqs. (42), (103)", "the constant in Y alone is kept")
-    chapter.state("objective", objective_symbol, quadratic + loss, *words)
+    chapter.state(
+        "sentence_loss",
+        loss_symbol,
+        loss,
+        "Eqs. (39), (40)",
+        identity,
+        "rows of A sum to one",
+    )
+    chapter.state(
+        "objective",
+        objective_symbol,
+        quadratic + loss,
+        "Eqs. (42), (103)",
+        "the constant in Y alone is kept",
+    )
     return chapter.equations
 
 
@@ -162,8 +173,9 @@ def output_channel() -> Equations:
     channel.state("h_1", h_1, slope * xi_1 + sp.sqrt(nu) * eta_1, "Eq. (7)", variance)
     channel.state("h_2", h_2, slope * xi_2 + sp.sqrt(nu) * eta_2, "Eq. (7)", variance)
     smallest = "z^* minimises the objective over z_1, z_2"
-    words = ("Eqs. (9), (42), (103)", smallest)
-    channel.state("envelope", envelope, objective.subs(best), *words)
+    channel.state(
+        "envelope", envelope, objective.subs(best), "Eqs. (9), (42), (103)", smallest
+    )
     words = ("Eqs. (42), (103)", "envelope theorem")
     for g, w in ((g_1, w_1), (g_2, w_2)):
         derivative = sp.expand(-sp.diff(objective, w)).subs(best)
