@@ -163,8 +163,9 @@ def descent_equations() -> dict[str, Equation]:
     step.state("step_loss", L, LOSS.subs(m, margin), DERIVED)
     # Separate variables: (e^m + K - 1) dm = K dt / N.
     travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
-    clock = sp.expand(travelled - K * t / N)  # increases with m: one root
-    start = (1 + K * t / N) / (K - 1)
+    elapsed = K * t / N
+    clock = sp.expand(travelled - elapsed)  # increases with m: one root
+    start = (1 + elapsed) / (K - 1)
     closed = start - sp.LambertW(sp.exp(start) / (K - 1))
     W = sp.Dummy("W")  # W e^W = e^start / (K - 1)
     gap = clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)
@@ -177,7 +178,7 @@ def descent_equations() -> dict[str, Equation]:
     half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
     descent = Chapter(ref(DERIVED), *ASSUMED, status="exact")
     descent.state("margin_loss", L, LOSS)
-    descent.state("margin_implicit", K * t / N, travelled)
+    descent.state("margin_implicit", elapsed, travelled)
     descent.state("margin_flow", m, closed)
     halved = "loss half of its initial ln K"
     descent.state("half_loss_time", half_time, half, halved)
@@ -241,9 +242,10 @@ def lemma_equations() -> dict[str, Equation]:
     inputs and inner matrices.
     """
     chapter = Chapter(ref, status="exact")
+    entry = W[i, j]
     chapter.state("score", F[k], score(), LEMMA)
     outer = score_gradient()
-    chapter.state("score_gradient", sp.Derivative(F[k], W[i, j]), outer, LEMMA)
+    chapter.state("score_gradient", sp.Derivative(F[k], entry), outer, LEMMA)
     back = backward()
     chapter.state(
         "backward",
@@ -253,9 +255,9 @@ def lemma_equations() -> dict[str, Equation]:
         "cross-entropy of one sample",
     )
     weight = array("p_key", "p", "probability of a key")
-    entry = sp.Sum(weight[z] * averaged() * outer, (k, 1, K), (z, 1, N))
-    slope = sp.Derivative(risk, W[i, j])
-    chapter.state("gradient_lemma", slope, entry, LEMMA, "any law of (z, y)")
+    mean_outer = sp.Sum(weight[z] * averaged() * outer, (k, 1, K), (z, 1, N))
+    slope = sp.Derivative(risk, entry)
+    chapter.state("gradient_lemma", slope, mean_outer, LEMMA, "any law of (z, y)")
     # Noisy inputs: samples x with vectors e_x, collected by class.
     truth = back.coeff(delta(k, y))
     predicted = back - truth * delta(k, y)
@@ -279,7 +281,7 @@ def lemma_equations() -> dict[str, Equation]:
     is_outer = sp.expand(chain - v[i] * e[z, j]) == 0
     proved(is_outer, "the gradient of an inner matrix is not an outer product")
     is_v = "v is the derivative of the loss by the output W e_z of the matrix"
-    of_loss = sp.Derivative(sample_loss, W[i, j])
+    of_loss = sp.Derivative(sample_loss, entry)
     chapter.state("gradient_inner", of_loss, chain, general, is_v)
     return chapter.equations
 

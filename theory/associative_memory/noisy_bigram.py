@@ -165,8 +165,7 @@ def value_recovered(p: Parameters) -> float:
     number("T", p.T, Allowed(high=10**7), int)
     binomial = scipy.stats.binom
     chance = (1 - p.a) / p.N
-    most = int(binomial.isf(1e-14, p.n, chance))
-    labelled = np.arange(most + 2)
+    labelled = np.arange(int(binomial.isf(1e-14, p.n, chance)) + 2)
     weight = binomial.pmf(labelled, p.n, chance)  # samples with a given label
     top = int(binomial.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
     if labelled.size * (labelled[-1] + top) > MOST:

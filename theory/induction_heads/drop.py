@@ -66,16 +66,10 @@ def inner_rates() -> list[sp.Expr]:
     return universal
 
 
-@chapter.derives(sp.Derivative(w, tau), *BLOW_UP)
-def drop_dw_dtau() -> sp.Expr:
-    """Universal rate of w."""
-    return inner_rates()[0]
-
-
-@chapter.derives(sp.Derivative(gamma, tau), *BLOW_UP)
-def drop_dgamma_dtau() -> sp.Expr:
-    """Universal rate of gamma."""
-    return inner_rates()[1]
+rate_of_w = sp.Derivative(w, tau)
+chapter.state("drop_dw_dtau", rate_of_w, lambda: inner_rates()[0], *BLOW_UP)
+rate_of_gamma = sp.Derivative(gamma, tau)
+chapter.state("drop_dgamma_dtau", rate_of_gamma, lambda: inner_rates()[1], *BLOW_UP)
 
 
 @cache
@@ -172,10 +166,7 @@ def inner_series(order: int) -> sp.Expr:
     return sum((c * w**k for k, c in enumerate(g)), sp.S.Zero)
 
 
-@chapter.derives(gamma, *BLOW_UP, "w -> 0")
-def drop_gamma_series() -> sp.Expr:
-    """First terms of gamma(w)."""
-    return inner_series(4)
+chapter.state("drop_gamma_series", gamma, lambda: inner_series(4), *BLOW_UP, "w -> 0")
 
 
 @cache
@@ -211,9 +202,10 @@ def blow_up() -> dict[str, float]:
     )
     last, total = solution.y[:, -1]
     # Undo the subtraction at the upper end; the rest of the integral is negligible.
-    kappa_value = float(total - 1 / end - 2 * np.log(end))
-    gamma_blow_up = float(np.sqrt(last**2 + 2 / end))
-    return {"kappa": kappa_value, "gamma_blow_up": gamma_blow_up}
+    return {
+        "kappa": float(total - 1 / end - 2 * np.log(end)),
+        "gamma_blow_up": float(np.sqrt(last**2 + 2 / end)),
+    }
 
 
 IMPLICIT = f"{dynamics.NEW}: 2N = beta_c exp(beta_c^2/2)"

@@ -68,17 +68,18 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
     tuple
         ``ln(2 N^2 dbeta/dt exp(-beta^2/2))``, ``dgamma/dt`` and the loss.
     """
-    x = 1 / (2 * N)
-    F = 2 * N - 1
+    rows = 2 * N
+    x = 1 / rows
+    F = rows - 1
     alpha = alpha_of(beta, N)
     rise = np.expm1(alpha)
     in_G = np.log1p(x * (rise - 1))  # ln(G / 2N)
-    exponent = beta * np.exp(alpha - math.log(2 * N) - in_G)  # beta p
+    exponent = beta * np.exp(alpha - math.log(rows) - in_G)  # beta p
     sigma = np.expm1(exponent)  # s - 1
-    r = 2 * N + sigma
-    square = 2 * N + sigma * (2 + sigma)  # s^2 + F
+    r = rows + sigma
+    square = rows + sigma * (2 + sigma)  # s^2 + F
     if N > 1:
-        shift = -rise / (2 * N - 2)  # alpha - beta^2 / 2
+        shift = -rise / (rows - 2)  # alpha - beta^2 / 2
     else:
         shift = -np.square(beta) / 2
     gamma = 1 + g

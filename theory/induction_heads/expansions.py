@@ -7,7 +7,7 @@ exp(beta^2/2), so that dE = beta E d beta.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
@@ -234,16 +234,9 @@ LATE = "t >> N, beta of order 1"
 chapter = Chapter(ref, *dynamics.GIVEN, LARGE, status="leading order")
 
 
-@chapter.derives(gamma, "Theorem 2, B.6", EARLY)
-def gamma_layer() -> sp.Expr:
-    """Gamma in the initial layer."""
-    return sp.collect(layer()[1], x)
-
-
-@chapter.derives(beta, "Theorem 2, B.6", EARLY)
-def beta_layer() -> sp.Expr:
-    """Beta in the initial layer."""
-    return sp.collect(layer()[0], x)
+in_layer = lambda k: sp.collect(layer()[k], x)
+chapter.state("gamma_layer", gamma, partial(in_layer, 1), "Theorem 2, B.6", EARLY)
+chapter.state("beta_layer", beta, partial(in_layer, 0), "Theorem 2, B.6", EARLY)
 
 
 @chapter.derives(alpha, NEW, LATE)
@@ -252,22 +245,10 @@ def alpha_slow() -> sp.Expr:
     return beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x)
 
 
-@chapter.derives(gamma, NEW, LATE)
-def gamma_slow() -> sp.Expr:
-    """Gamma on the slow manifold."""
-    return sp.collect(spelled(1), x)
-
-
-@chapter.derives(slow_rate, NEW, LATE, name="slow_rate")
-def rate_of_beta() -> sp.Expr:
-    """Scaled rate of beta on the slow manifold."""
-    return sp.collect(spelled(2), x)
-
-
-@chapter.derives(t, NEW, LATE, name="slow_time")
-def time_of_any_beta() -> sp.Expr:
-    """Time at which a value of beta is reached."""
-    return sp.collect(in_powers(slow_time()), N)
+chapter.state("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), NEW, LATE)
+chapter.state("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), NEW, LATE)
+of_beta = lambda: sp.collect(in_powers(slow_time()), N)
+chapter.state("slow_time", t, of_beta, NEW, LATE)
 
 
 @chapter.derives(

@@ -58,6 +58,7 @@ KEYS = {
 }
 RIGHT = "right"  # sort of the pairs of a burst
 Row = tuple[str, Term]
+Entry = Callable[[Row], Node]
 
 
 def number(kind: str, pair: sp.Expr) -> sp.Expr:
@@ -130,7 +131,7 @@ class Network:
         """A row of the burst, whose pairs are counted from 1."""
         return kind, fixed(self.sorts[-1], place)
 
-    def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
+    def visible(self, row: Row, entry: Entry) -> Node:
         """Sum an entry over all rows that a row attends to."""
         kind, number = row
 
@@ -171,15 +172,13 @@ class Network:
         normaliser = self.visible(row, lambda c: exp(self.score("W1", row, c)))
         return exp(self.score("W1", row, column)) / normaliser
 
-    def block(self, number: int, row: Row, entry: Callable[[Row], Node]) -> Node:
+    def block(self, number: int, row: Row, entry: Entry) -> Node:
         """An entry linear in a block of U: of a row itself, or of what it retrieved."""
         if number < RETRIEVED:
             return entry(row)
         return self.visible(row, lambda c: self.first_attention(row, c) * entry(c))
 
-    def depending(
-        self, entry: Callable[[Row], Node], kind: str, i: sp.Expr, j: sp.Expr
-    ) -> sp.Expr:
+    def depending(self, entry: Entry, kind: str, i: sp.Expr, j: sp.Expr) -> sp.Expr:
         """A number that depends on the row of pair i only by whether it is pair j."""
         same = value(entry(self.row(kind, j)))
         other = value(entry(self.row(kind, j + d)))

@@ -34,6 +34,9 @@ BISECTIONS = 10  # to 2e-3, then extrapolated
 SAME_WELL = 1e-6  # distance below which two minimisers are the same
 
 
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 class State(NamedTuple):
     """Order parameters ``q, m, V, theta`` (6)."""
 
@@ -213,7 +216,7 @@ def _two_sides(
     spread: float,
     plus: np.ndarray,
     minus: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Arrays:
     """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and
     starting points for the minimiser.
     """
@@ -292,9 +295,7 @@ class Lines:
         """
         return self.base[..., None] + self.normal[..., None] * along
 
-    def descend(
-        self, start: np.ndarray, along: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def descend(self, start: np.ndarray, along: np.ndarray) -> Arrays:
         """Minimisers, values and Hessians at coordinates ``along``, started from
         ``(2, line, node)``.
         """
@@ -319,9 +320,7 @@ class Lines:
             centre=self.centre[active],
         )
 
-    def _wells(
-        self, start: np.ndarray, at: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _wells(self, start: np.ndarray, at: np.ndarray) -> Arrays:
         """Minimiser, value and Hessian at one coordinate of every line."""
         z, value, hessian = self.descend(start[..., None], at[:, None])
         return z[..., 0], value[..., 0], hessian[..., 0]
@@ -335,9 +334,7 @@ class Lines:
         down, f_down, _ = lines._wells(-lines.far, at)
         return up, f_up, down, f_down, curvature
 
-    def jump(
-        self, guess: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def jump(self, guess: np.ndarray | None) -> Arrays:
         """Coordinate at which the global minimiser changes sides, shape (lines,), and
         the two wells there, shape (2, lines).
 
@@ -400,7 +397,7 @@ class Lines:
         high = cut[active].copy()
         part = self._of(active)
 
-        def there(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def there(at: np.ndarray) -> Arrays:
             z, _, (a, b, c) = part._wells(part.far, at)
             return (z * n).sum(0) > between, (a * c - b * b) ** 2, z
 
@@ -429,6 +426,4 @@ def student_attention(z: np.ndarray) -> np.ndarray:
     """Entries (1,2) and (2,1) of the student's attention for fields ``z`` of shape
     ``(2, ...)``.
     """
-    first = z[0] * (z[1] - z[0])
-    second = z[1] * (z[0] - z[1])
-    return scipy.special.expit(np.stack([first, second]))
+    return scipy.special.expit(np.stack([z[0] * (z[1] - z[0]), z[1] * (z[0] - z[1])]))

@@ -214,10 +214,10 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled equations (7): conjugates from averages, and order parameters from
     conjugates.
     """
-    eq = equations()
-    inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
-    hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
-    order = [eq[x.name].rhs for x in ORDER]
+    rhs = {equation.lhs: equation.rhs for equation in equations().values()}
+    inner = [(x, rhs[x]) for x in (theta_hat, nu)]  # theta_hat contains nu
+    hats = [rhs[x].subs(inner) for x in CONJUGATE]
+    order = [rhs[x] for x in ORDER]
     of_moments = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
     return of_moments, numeric.function(order, (lam, sigma, rho, *CONJUGATE))
 
@@ -227,8 +227,7 @@ def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, flo
     of_moments, _ = _compiled()
     moments = [averages.numbers[x.name] for x in MOMENTS]
     hats = of_moments(p.alpha, p.sigma**2, state.q, state.theta, *moments)
-    names = [x.name for x in CONJUGATE]
-    return dict(zip(names, map(float, hats), strict=True))
+    return {x.name: float(hat) for x, hat in zip(CONJUGATE, hats, strict=True)}
 
 
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:

@@ -149,10 +149,11 @@ def agreement_equations() -> Equations:
     ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
     chapter = Chapter(ref, status="exact")
     chapter.state("agreement_hop", agree[j], one_hop(), DERIVED, UNIFORM)
-    product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
+    chance = 1 / N
+    product = chance + (1 - chance) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
     wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
     chapter.state("agreement", agreement, product, wang, UNIFORM)
-    derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
+    derangements = chance + (1 - chance) * ratio.subs(fixed, 0) ** k
     chapter.state(
         "agreement_derangements",
         agreement,

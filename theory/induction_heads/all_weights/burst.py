@@ -62,6 +62,9 @@ from theory.induction_heads.network import (
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
 from theory.symbols.notation import Forms
 
+Named = dict[str, sp.Expr]
+Entries = Mapping[str, sp.Expr]  # by kind of row, or by token
+Summation = Callable[[sp.Expr], sp.Expr]  # of an entry over pairs
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"
 BEFORE = "every pair before the burst occurs once"
@@ -90,7 +93,7 @@ def counted(expr: sp.Expr) -> sp.Expr:
     return expr.replace(sp.Sum, alike)
 
 
-def right_weights() -> dict[str, sp.Expr]:
+def right_weights() -> Named:
     """Attention of first-layer rows of the burst's pair k: to the right item, to the
     right label, and to one other token.
     """
@@ -120,7 +123,7 @@ def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
 
 
 @cache
-def weights(mask: str) -> dict[str, sp.Expr]:
+def weights(mask: str) -> Named:
     """`right_weights` and `context_weights` (of pair l), proved equal to the network's.
 
     Raises
@@ -155,7 +158,7 @@ def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
     return in_parameters
 
 
-def score_forms(mask: str) -> dict[str, sp.Expr]:
+def score_forms(mask: str) -> Named:
     """Scores of the query on the rows of the burst's pair k, on the first row (strict
     mask) and on itself, relative to other rows, which all have one score.
     """
@@ -172,7 +175,7 @@ def score_forms(mask: str) -> dict[str, sp.Expr]:
 
 
 @cache
-def key_scores(mask: str) -> dict[str, sp.Expr]:
+def key_scores(mask: str) -> Named:
     """`score_forms` in the pseudo-parameters, proved equal to the network's.
 
     Raises
@@ -224,7 +227,7 @@ def right_weight_in_full(name: str, mask: str) -> sp.Expr:
     return in_full(weights(mask)[f"right_{name}"], mask)
 
 
-def _entry(of: Callable[[str], Mapping[str, sp.Expr]], mask: str, name: str) -> sp.Expr:
+def _entry(of: Callable[[str], Entries], mask: str, name: str) -> sp.Expr:
     """One of the expressions of a mask."""
     return of(mask)[name]
 
@@ -249,15 +252,15 @@ SIDES = {
 
 def written(
     mask: str,
-    w: Mapping[str, sp.Expr],
-    query: Mapping[str, sp.Expr],
-    before: Mapping[str, sp.Expr],
-    right: Mapping[str, sp.Expr],
-    retrieved: Mapping[str, sp.Expr],
-    later: Callable[[sp.Expr], sp.Expr],
-    over_burst: Callable[[sp.Expr], sp.Expr],
+    w: Entries,
+    query: Entries,
+    before: Entries,
+    right: Entries,
+    retrieved: Entries,
+    later: Summation,
+    over_burst: Summation,
     Z: sp.Expr = sp.S.One,
-) -> dict[str, sp.Expr]:
+) -> Named:
     """What both layers retrieve of each token, and the output along it.
 
     Parameters
@@ -307,7 +310,7 @@ OF_QUERY = {"item": H, "label": B * g, "other": g}
 
 
 @cache
-def outputs(mask: str) -> dict[str, sp.Expr]:
+def outputs(mask: str) -> Named:
     """Attention of the second layer to other tokens,
     and the output along each token.
     """
@@ -367,7 +370,7 @@ def compiled(mask: str) -> Callable:
 
     names: Forms = {}
 
-    def summed(over: Callable[[sp.Expr], sp.Expr], each: sp.Expr) -> sp.Symbol:
+    def summed(over: Summation, each: sp.Expr) -> sp.Symbol:
         """Name of a sum, a line of the chain that is shared by those who need it."""
         form = over(each)
         name = names.setdefault(form, real(f"sum_{len(names)}"))

@@ -14,6 +14,8 @@ beta_10 follows alpha_1. The right label is then a share B^2/N of the output, wh
 kept.
 """
 
+from functools import partial
+
 import sympy as sp
 
 from theory import Chapter, Equations, Flow, proved, symbol
@@ -130,22 +132,12 @@ def sums() -> Forms:
 chapter = Chapter(ref, status="leading order")
 
 
-@chapter.derives(Phi, f"{PLACE}: drive of alpha_3", "exact", STRICT)
-def plateau_Phi() -> sp.Expr:
-    """Phi of `sums`."""
-    return sums()[Phi]
-
-
-@chapter.derives(delta, f"{PLACE}: integral of Phi over e, over N", "exact", STRICT)
-def plateau_delta() -> sp.Expr:
-    """Delta of `sums`."""
-    return sums()[delta]
-
-
-@chapter.derives(phi, f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING)
-def plateau_phi() -> sp.Expr:
-    """Phi of `sums` in lower case."""
-    return sums()[phi]
+DRIVE = f"{PLACE}: drive of alpha_3"
+chapter.state("plateau_Phi", Phi, lambda: sums()[Phi], DRIVE, "exact", STRICT)
+INTEGRAL = f"{PLACE}: integral of Phi over e, over N"
+chapter.state("plateau_delta", delta, lambda: sums()[delta], INTEGRAL, "exact", STRICT)
+EXPANDED = f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"
+chapter.state("plateau_phi", phi, lambda: sums()[phi], EXPANDED, *LEADING)
 
 
 @cache
@@ -153,9 +145,9 @@ def moments() -> tuple[sp.Expr, sp.Expr]:
     """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k),
     exponentially distributed.
     """
-    mean = sp.integrate(y * sp.exp(-y), (y, 0, sp.oo))
-    square = sp.integrate(y**2 * sp.exp(-y), (y, 0, sp.oo))
-    return mean, square
+    support = (y, 0, sp.oo)
+    mean = sp.integrate(y * sp.exp(-y), support)
+    return mean, sp.integrate(y**2 * sp.exp(-y), support)
 
 
 def quadratic(
@@ -241,10 +233,9 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     return 1 + uniform / (2 * N) + right_labels(right)
 
 
-@chapter.derives(squared_error, f"{burst.PLACE}: eight numbers", *MANY)
-def plateau_loss_burst() -> sp.Expr:
-    """Loss for a burst of B right pairs."""
-    return loss_last(B)
+EIGHT = f"{burst.PLACE}: eight numbers"
+of_burst = partial(loss_last, B)
+chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT, *MANY)
 
 
 @cache
@@ -284,22 +275,19 @@ def layer() -> dict[str, sp.Expr]:
     return solution
 
 
-@chapter.derives(Gamma, f"{PLACE}: t of order N, q = N", *LEADING)
-def plateau_Gamma() -> sp.Expr:
-    """Gamma in the initial layer, last pair."""
-    return layer()["last_Gamma"]
+def in_layer(name: str) -> sp.Expr:
+    """One of the paths of `layer`."""
+    return layer()[name]
 
 
-@chapter.derives(gamma_4, f"{PLACE}: t of order N, q = N", *LEADING)
-def plateau_gamma_4() -> sp.Expr:
-    """Gamma_4 in the initial layer, last pair."""
-    return layer()["last_gamma_4"]
-
-
-@chapter.derives(Gamma, f"{PLACE}: t of order N, uniform q", *LEADING)
-def plateau_Gamma_uniform() -> sp.Expr:
-    """Gamma in the initial layer, uniform query."""
-    return layer()["uniform_Gamma"]
+EARLY = f"{PLACE}: t of order N"
+LAST = (f"{EARLY}, q = N", *LEADING)
+path = partial(in_layer, "last_Gamma")
+chapter.state("plateau_Gamma", Gamma, path, *LAST)
+path = partial(in_layer, "last_gamma_4")
+chapter.state("plateau_gamma_4", gamma_4, path, *LAST)
+path = partial(in_layer, "uniform_Gamma")
+chapter.state("plateau_Gamma_uniform", Gamma, path, f"{EARLY}, uniform q", *LEADING)
 
 
 def equations() -> Equations:

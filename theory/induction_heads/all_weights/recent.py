@@ -53,8 +53,7 @@ def seen() -> sp.Expr:
 def output() -> sp.Expr:
     """Gamma_4 on the plateau, at rest."""
     form = plateau.quadratic(S)
-    slopes = [sp.diff(form, Gamma), sp.diff(form, gamma_4)]
-    still = sp.solve(slopes, [Gamma, gamma_4])
+    still = sp.solve([sp.diff(form, Gamma), sp.diff(form, gamma_4)], [Gamma, gamma_4])
     return written_as((1 - w) * sp.log(1 - w) / w, still[gamma_4].subs(S, seen()))
 
 
@@ -109,10 +108,7 @@ def predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
     """
     last = places(size, window)
     seen = digamma(size) - digamma(last)
-
-    def of(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        return compiled()(theta, float(size), last, seen)
-
+    of = lambda theta: compiled()(theta, float(size), last, seen)
     run = descent.descend(of, size, FIVE, **options)
     return descent.crossings(run, size)
 

@@ -115,8 +115,7 @@ def bursts(N: int, sizes: Any) -> np.ndarray:
     """Contexts that end in bursts of given sizes: 1 at right pairs, shape (contexts,
     N).
     """
-    first = N - np.asarray(sizes)[:, None]
-    return (np.arange(N) >= first).astype(float)
+    return (np.arange(N) >= N - np.asarray(sizes)[:, None]).astype(float)
 
 
 def zipf(largest: int, exponent: float) -> np.ndarray:
@@ -222,8 +221,7 @@ def random_time(p: Any, exponent: Exponent = 2.0) -> float:
     ``p.B`` drawn with chances B^(-exponent).
     """
     memory.require(lambda q: ARRAYS * q.B * q.N, p, "contexts")
-    contexts = bursts(p.N, np.arange(1, p.B + 1))
-    return Mixture(contexts, zipf(p.B, exponent)).time()
+    return Mixture(bursts(p.N, np.arange(1, p.B + 1)), zipf(p.B, exponent)).time()
 
 
 @scope.pointwise(SCOPE)
@@ -241,8 +239,7 @@ def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
         raise ParameterError(
             f"window = {window:g}: must hold B = {p.B} of N = {p.N} pairs"
         )
-    contexts = spread(p.N, p.B, window, draws)
-    return Mixture(contexts, np.full(draws, 1 / draws)).time()
+    return Mixture(spread(p.N, p.B, window, draws), np.full(draws, 1 / draws)).time()
 
 
 (

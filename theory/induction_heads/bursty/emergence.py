@@ -250,10 +250,7 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
     return rate(alpha), rate(beta)
 
 
-@mixture_chapter.derives(speed)
-def mixture_alpha_rate() -> sp.Expr:
-    """Rate of alpha."""
-    return rates()[0]
+mixture_chapter.state("mixture_alpha_rate", speed, lambda: rates()[0])
 
 
 @mixture_chapter.derives(beta**2, name="mixture_beta_of_alpha")

@@ -124,9 +124,8 @@ def derivatives() -> list[sp.Expr]:
     student's fields.
     """
     f = equations()["objective"].rhs
-    first = [sp.diff(f, z_1), sp.diff(f, z_2)]
     second = [sp.diff(f, z_1, 2), sp.diff(f, z_1, z_2), sp.diff(f, z_2, 2)]
-    return [f, *first, *second]
+    return [f, sp.diff(f, z_1), sp.diff(f, z_2), *second]
 
 
 # Output channel (9), (42), (103)
