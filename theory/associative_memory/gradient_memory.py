@@ -11,6 +11,7 @@ import sympy as sp
 from theory import (
     Allowed,
     BaseParameters,
+    Chapter,
     Equation,
     Flow,
     ParameterError,
@@ -22,7 +23,6 @@ from theory import (
     parameter,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -116,9 +116,12 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
     logit of (k, z) changes only by the residual of (k, z), times the probability 1/N of
     the key.
     """
-    right = sp.exp(m) / (sp.exp(m) + K - 1)
-    wrong = 1 / (sp.exp(m) + K - 1)
-    return (1 - right) / N, -wrong / N
+    partition = sp.exp(m) + K - 1
+    right = sp.exp(m) / partition
+    return (1 - right) / N, -1 / partition / N
+
+
+LOSS = sp.log(1 + (K - 1) * sp.exp(-m))
 
 
 @cache
@@ -134,7 +137,7 @@ def flow() -> Flow:
         reference=ref(DERIVED),
         status="exact",
         assumptions=ASSUMED,
-        observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))},
+        observables={"loss": LOSS},
         scope=MEMORY,
         clock="eta * steps",
     )
@@ -145,67 +148,47 @@ def descent_equations() -> dict[str, Equation]:
     """Logits, margin and loss after one step; margin of the flow, and the time at which
     its loss has halved.
     """
-    step = [factored(eta * q.subs(m, 0)) for q in rates()]
-    right = written_as(eta / N * (1 - 1 / K), step[0])
-    wrong = written_as(-eta / (N * K), step[1])
+    by_right, by_wrong = (factored(eta * rate.subs(m, 0)) for rate in rates())
+    right = written_as(eta / N * (1 - 1 / K), by_right)
+    wrong = written_as(-eta / (N * K), by_wrong)
     margin = factored(right - wrong)
-    loss = sp.log(1 + (K - 1) * sp.exp(-m))
-    # Separate variables: (e^m + K - 1) dm = K dt / N.
-    travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
-    clock = sp.expand(travelled - K * t / N)  # increases with m: one root
-    start = (1 + K * t / N) / (K - 1)
-    closed = start - sp.LambertW(sp.exp(start) / (K - 1))
-    W = sp.Dummy("W")  # W e^W = e^start / (K - 1)
-    proved(
-        vanishes(clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)),
-        "the margin does not solve the separated equation",
-    )
-    root = sp.Symbol("root", positive=True)  # sqrt(K)
-    goal = sp.solve(sp.Eq(1 + (root**2 - 1) / sp.Symbol("E"), root), sp.Symbol("E"))[0]
-    goal = sp.factor(goal).subs(
-        root, sp.sqrt(K)
-    )  # e^m at which the loss is half of ln K
-    half = factored(N / K * travelled.subs(m, sp.log(goal)))
-    half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
-    slides = ref(
+    step = Chapter(ref, "one step from W = 0", *ASSUMED, status="exact")
+    slides = (
         "slides, one gradient step on the population loss; constant 1/K where the"
         " slides print 1/N (there K = N)"
     )
-    one = "one step from W = 0"
+    step.state("step_right", logit_right, right, slides)
+    step.state("step_wrong", logit_wrong, wrong, slides)
+    step.state("step_margin", m, margin, DERIVED)
+    step.state("step_loss", L, LOSS.subs(m, margin), DERIVED)
+    # Separate variables: (e^m + K - 1) dm = K dt / N.
+    travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
+    elapsed = K * t / N
+    clock = sp.expand(travelled - elapsed)  # increases with m: one root
+    start = (1 + elapsed) / (K - 1)
+    closed = start - sp.LambertW(sp.exp(start) / (K - 1))
+    W = sp.Dummy("W")  # W e^W = e^start / (K - 1)
+    gap = clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)
+    proved(vanishes(gap), "the margin does not solve the separated equation")
+    root = sp.Symbol("root", positive=True)  # sqrt(K)
+    grown = sp.Symbol("E")  # e^m, where the loss is half of ln K
+    goal = sp.solve(sp.Eq(1 + (root**2 - 1) / grown, root), grown)[0]
+    goal = sp.factor(goal).subs(root, sp.sqrt(K))
+    half = factored(N / K * travelled.subs(m, sp.log(goal)))
+    half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
+    descent = Chapter(ref(DERIVED), *ASSUMED, status="exact")
+    descent.state("margin_loss", L, LOSS)
+    descent.state("margin_implicit", elapsed, travelled)
+    descent.state("margin_flow", m, closed)
     halved = "loss half of its initial ln K"
-    before = table(
-        slides,
-        one,
-        *ASSUMED,
-        status="exact",
-        step_right=(logit_right, right),
-        step_wrong=(logit_wrong, wrong),
-    )
-    here = ref(DERIVED)
-    after = table(
-        here,
-        one,
-        *ASSUMED,
-        status="exact",
-        step_margin=(m, margin),
-        step_loss=(L, loss.subs(m, margin)),
-    )
-    to_the_end = table(
-        here,
-        *ASSUMED,
-        status="exact",
-        margin_loss=(L, loss),
-        margin_implicit=(K * t / N, travelled),
-        margin_flow=(m, closed),
-        half_loss_time=(half_time, half, halved),
-    )
-    return before | after | to_the_end
+    descent.state("half_loss_time", half_time, half, halved)
+    return step.equations | descent.equations
 
 
 # Gradient lemma
 
 delta = sp.KroneckerDelta
-SLIDES = ref("slides, lemma 'gradients as memories'")
+LEMMA = "slides, lemma 'gradients as memories'"
 sample_loss = symbol("loss_sample", r"\ell", "cross-entropy of one sample", real=True)
 risk = symbol("risk", "L(W)", "mean cross-entropy", real=True)
 hidden = array("h_hidden", "h", "output of an inner matrix")
@@ -234,11 +217,11 @@ def backward() -> sp.Expr:
     """
     partition = sp.Sum(sp.exp(F[l]), (l, 1, K))
     derivative = sp.diff(sp.log(partition) - F[y], F[k])
-    resolved = derivative.replace(
-        lambda q: isinstance(q, sp.Sum) and q.has(delta),
-        lambda q: delta_sum(q.function, *q.limits),
-    )
-    return sp.expand(resolved.subs(sp.exp(F[k]), p_hat[k] * partition))
+    for term in derivative.atoms(sp.Sum):
+        if term.has(delta):
+            resolved = delta_sum(term.function, *term.limits)
+            derivative = derivative.subs(term, resolved)
+    return sp.expand(derivative.subs(sp.exp(F[k]), p_hat[k] * partition))
 
 
 def averaged() -> sp.Expr:
@@ -246,9 +229,11 @@ def averaged() -> sp.Expr:
     p(y|z).
     """
     residual = backward().subs(p_hat[k], p_hat[k, z])
-    total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
+    right = delta(k, y)
+    truth = residual.coeff(right) * right
+    total = delta_sum(truth * p[y, z], (y, 1, K))
     # The other terms do not depend on y, and sum_y p(y|z) = 1.
-    return sp.expand(total + residual - residual.coeff(delta(k, y)) * delta(k, y))
+    return sp.expand(total + residual - truth)
 
 
 @cache
@@ -256,55 +241,49 @@ def lemma_equations() -> dict[str, Equation]:
     """Score, its gradient, the backward factor, the lemma, and its forms for noisy
     inputs and inner matrices.
     """
+    chapter = Chapter(ref, status="exact")
+    entry = W[i, j]
+    chapter.state("score", F[k], score(), LEMMA)
     outer = score_gradient()
-    residual = averaged()
-    weight = array("p_key", "p", "probability of a key")
-    entry = sp.Sum(weight[z] * residual * outer, (k, 1, K), (z, 1, N))
-    # Noisy inputs: samples x with vectors e_x, collected by class.
+    chapter.state("score_gradient", sp.Derivative(F[k], entry), outer, LEMMA)
     back = backward()
-    per_class = back.coeff(delta(k, y)) * prior[k] * mean[k, j] + (
-        back - back.coeff(delta(k, y)) * delta(k, y)
-    ).subs(p_hat[k], prior[k] * mean_hat[k, j])
+    chapter.state(
+        "backward",
+        sp.Derivative(sample_loss, F[k]),
+        back,
+        LEMMA,
+        "cross-entropy of one sample",
+    )
+    weight = array("p_key", "p", "probability of a key")
+    mean_outer = sp.Sum(weight[z] * averaged() * outer, (k, 1, K), (z, 1, N))
+    slope = sp.Derivative(risk, entry)
+    chapter.state("gradient_lemma", slope, mean_outer, LEMMA, "any law of (z, y)")
+    # Noisy inputs: samples x with vectors e_x, collected by class.
+    truth = back.coeff(delta(k, y))
+    predicted = back - truth * delta(k, y)
+    per_class = truth * prior[k] * mean[k, j]
+    per_class += predicted.subs(p_hat[k], prior[k] * mean_hat[k, j])
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
-    inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
-    chain = delta_sum(
-        v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d)
-    )
-    proved(
-        sp.expand(chain - v[i] * e[z, j]) == 0,
-        "the gradient of an inner matrix is not an outer product",
-    )
-    means = (
+    chapter.state(
+        "gradient_noisy",
+        slope,
+        noisy,
+        "derived here, for inputs that are not embeddings",
         "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k,"
-        " over p(k)"
+        " over p(k)",
     )
-    slope, of_loss = (sp.Derivative(of, W[i, j]) for of in (risk, sample_loss))
+    # An inner matrix.
+    general = "slides, 'more generally, replace u_k by a backward vector'"
+    inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
+    chapter.state("hidden", hidden[l], inner, general)
+    of_output = delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d))
+    chain = delta_sum(v[l] * of_output, (l, 1, d))
+    is_outer = sp.expand(chain - v[i] * e[z, j]) == 0
+    proved(is_outer, "the gradient of an inner matrix is not an outer product")
     is_v = "v is the derivative of the loss by the output W e_z of the matrix"
-    return {
-        **table(
-            SLIDES,
-            status="exact",
-            score=(F[k], score()),
-            score_gradient=(sp.Derivative(F[k], W[i, j]), outer),
-            backward=(
-                sp.Derivative(sample_loss, F[k]),
-                back,
-                "cross-entropy of one sample",
-            ),
-            gradient_lemma=(slope, entry, "any law of (z, y)"),
-        ),
-        **table(
-            ref("derived here, for inputs that are not embeddings"),
-            status="exact",
-            gradient_noisy=(slope, noisy, means),
-        ),
-        **table(
-            ref("slides, 'more generally, replace u_k by a backward vector'"),
-            status="exact",
-            hidden=(hidden[l], inner),
-            gradient_inner=(of_loss, chain, is_v),
-        ),
-    }
+    of_loss = sp.Derivative(sample_loss, entry)
+    chapter.state("gradient_inner", of_loss, chain, general, is_v)
+    return chapter.equations
 
 
 # The margin as a number
@@ -315,7 +294,8 @@ Times = Annotated[np.ndarray | float, Allowed(low=0)]
 @scope.pointwise(MEMORY)
 def margin(p: Parameters, t: Times) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``, without overflow."""
-    return log_linear((1 + p.K * np.asarray(t, float) / p.N) / (p.K - 1), p.K - 1)
+    others = p.K - 1
+    return log_linear((1 + p.K * np.asarray(t, float) / p.N) / others, others)
 
 
 flows, sections, equations = catalogue(

@@ -10,6 +10,7 @@ import sympy as sp
 from theory import (
     Allowed,
     BaseParameters,
+    Chapter,
     Equations,
     Limit,
     ParameterError,
@@ -19,7 +20,6 @@ from theory import (
     parameter,
     proved,
     symbol,
-    table,
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, N, T, ref
@@ -120,7 +120,8 @@ def second_gradient(p: Parameters) -> float:
         For sequences longer than 10^4 (the sum over positions would take seconds).
     """
     number("T", p.T, Allowed(high=10**4), int)
-    size, plain, length = p.N, p.N - p.K, p.T
+    plain = p.N - p.K
+    length = p.T
     positions = np.arange(1, length + 1)
     harmonic = np.cumsum(1 / positions)
     # Weight of every position in the averaged remap block.
@@ -128,11 +129,8 @@ def second_gradient(p: Parameters) -> float:
     starts = np.arange(1, length - 1)
     # Mean input given the answer, for (the answer, another plain token, a trigger);
     # token block and remap block.
-    token = (
-        (length - 3) / (plain * length) + 1 / length,
-        (length - 3) / (plain * length),
-        2 / (p.K * length),
-    )
+    random = (length - 3) / (plain * length)
+    token = (random + 1 / length, random, 2 / (p.K * length))
     answer = weight[starts].mean()
     trigger = (weight[starts - 1] + weight[-1]).mean()
     random = weight.sum() - answer - trigger
@@ -144,20 +142,20 @@ def second_gradient(p: Parameters) -> float:
         """
         # A random plain token is the answer with probability 1/n.
         overall = (block[0] + (plain - 1) * block[1]) / plain
-        share = plain / size
-        return np.array(
-            [block[0] - share * overall, (1 - share) * overall, (1 - share) * block[2]]
-        )
+        share = plain / p.N
+        at_plain = (1 - share) * overall
+        at_trigger = (1 - share) * block[2]
+        return np.array([block[0] - share * overall, at_plain, at_trigger])
 
     slope = 0.0
     for t0 in starts:
         kind = np.full(length, 1)
         kind[t0 - 1] = kind[-1] = 2
         kind[t0] = 0
-        right = (parts(token)[kind] + np.cumsum(parts(remap)[kind]) / positions) / plain
-        attended = (
-            np.where(positions >= t0, 1.0, 0.0) + (positions == length)
-        ) / positions
+        remapped = np.cumsum(parts(remap)[kind]) / positions
+        right = (parts(token)[kind] + remapped) / plain
+        times = np.where(positions >= t0, 1.0, 0.0) + (positions == length)
+        attended = times / positions
         slope += ((right - right.mean()) * attended).mean() / len(starts) / p.K
     return slope
 
@@ -223,21 +221,13 @@ def mean_reach() -> sp.Expr:
     """Mean weight of the answer's position t0 + 1, uniform in 2..T-1."""
     summed = (T - 1) * sp.harmonic(T - 2) - (T - 2)  # sum of H_1 .. H_{T-2}, by parts
     step = sp.Symbol("step", integer=True, positive=True)
-    proved(
-        factored(
-            sp.expand_func(
-                (summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
-                - sp.harmonic(step - 1)
-            )
-        )
-        == 0
-        and summed.subs(T, 2) == 0,
-        "the sum of harmonic numbers is wrong",
-    )
+    growth = (summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
+    gap = factored(sp.expand_func(growth - sp.harmonic(step - 1)))
+    right = gap == 0 and summed.subs(T, 2) == 0
+    proved(right, "the sum of harmonic numbers is wrong")
     form = sp.harmonic(T) / T - summed / (T * (T - 2))
-    mean = weight_of_position().subs(
-        sp.harmonic(s - 1), summed / (T - 2)
-    )  # of s - 1 = t0
+    # of s - 1 = t0
+    mean = weight_of_position().subs(sp.harmonic(s - 1), summed / (T - 2))
     return written_as(form, mean).rewrite(sp.digamma)
 
 
@@ -246,9 +236,11 @@ def population_equations() -> Equations:
     """Gradient of the output matrix at zero weights, token block and remap block."""
     # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for
     # plain outputs.
-    slope = sp.expand(token_mean(known=False) / N - token_mean(known=True) / n)
-    diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
-    gain = factored(other - diagonal)
+    unconditional = token_mean(known=False)
+    conditional = token_mean(known=True)
+    slope = sp.expand(unconditional / N - conditional / n)
+    gain = factored(slope.subs(delta, 0) - slope.subs(delta, 1))
+    lead = written_as(1 / (n * T), gain)
     position = mean_reach()
     on = symbol(
         "slope_diagonal",
@@ -259,28 +251,30 @@ def population_equations() -> Equations:
     remapped = r"\partial L/\partial (W_O)_{z\tilde{z}}"
     means = "gradient from a remapped token to itself"
     on_remapped = symbol("slope_remap_diagonal", remapped, means, real=True)
-    lead = written_as(1 / (n * T), gain)
-    return table(
-        ref,
-        UNIFORM,
-        status="exact",
-        token_mean=(mean_plain, token_mean(known=False), DERIVED, "z plain"),
-        token_mean_given=(mean_given, token_mean(known=True), DERIVED, "z, k plain"),
-        first_gradient=(slope_token, sp.factor(slope), STATEMENT, "z, k plain"),
-        first_gain=(
-            slope_token - on,
-            lead,
-            STATEMENT,
-            "lead of z -> z after a unit step",
-        ),
-        answer_reach=(reach, position, DERIVED, "first layer: inclusive causal mask"),
-        first_gain_remap=(
-            slope_remap - on_remapped,
-            position / n,
-            DERIVED,
-            "the same in the remap block",
-        ),
+    chapter = Chapter(ref, UNIFORM, status="exact")
+    chapter.state("token_mean", mean_plain, unconditional, DERIVED, "z plain")
+    chapter.state("token_mean_given", mean_given, conditional, DERIVED, "z, k plain")
+    chapter.state(
+        "first_gradient", slope_token, sp.factor(slope), STATEMENT, "z, k plain"
     )
+    chapter.state(
+        "first_gain",
+        slope_token - on,
+        lead,
+        STATEMENT,
+        "lead of z -> z after a unit step",
+    )
+    chapter.state(
+        "answer_reach", reach, position, DERIVED, "first layer: inclusive causal mask"
+    )
+    chapter.state(
+        "first_gain_remap",
+        slope_remap - on_remapped,
+        position / n,
+        DERIVED,
+        "the same in the remap block",
+    )
+    return chapter.equations
 
 
 # No dynamics: three steps.

@@ -14,6 +14,7 @@ import xarray as xr
 from theory import (
     Allowed,
     BaseParameters,
+    Chapter,
     Equations,
     ParameterError,
     Preset,
@@ -21,7 +22,6 @@ from theory import (
     number,
     parameter,
     symbol,
-    table,
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, N, T, ref
@@ -114,6 +114,7 @@ def feed_forward_success(p: Parameters) -> float:
         For so many samples that the sums take more than half a minute.
     """
     number("n", p.n, Allowed(high=4096), int)
+    pmf = scipy.stats.poisson.pmf
     total = 0.0
     for j in range(1, p.n + 1):
         others = p.n - j
@@ -122,12 +123,8 @@ def feed_forward_success(p: Parameters) -> float:
         elif others > (j - 1) * p.N:
             inside = 0.0
         else:  # N Poisson counts, each below j, given that they add up to n - j
-            series = scipy.stats.poisson.pmf(
-                np.arange(min(j, others + 1)), others / p.N
-            )
-            inside = _power(series, p.N, others) / scipy.stats.poisson.pmf(
-                others, others
-            )
+            series = pmf(np.arange(min(j, others + 1)), others / p.N)
+            inside = _power(series, p.N, others) / pmf(others, others)
         total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
     return float(total)
 
@@ -136,14 +133,17 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
     """Coefficient of x^order in a power of a polynomial with positive coefficients, by
     repeated squaring.
     """
-    result, base = np.ones(1), series
+    result = np.ones(1)
+    base = series
     while exponent:
         if exponent & 1:
             result = np.convolve(result, base)[: order + 1]
         exponent >>= 1
         if exponent:
             base = np.convolve(base, base)[: order + 1]
-    return float(result[order]) if len(result) > order else 0.0
+    if len(result) <= order:
+        return 0.0
+    return float(result[order])
 
 
 @scope.pointwise(ONE_STEP)
@@ -163,33 +163,29 @@ def value_recovered(p: Parameters) -> float:
     """
     number("n", p.n, Allowed(high=10**9), int)
     number("T", p.T, Allowed(high=10**7), int)
-    labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
-    weight = scipy.stats.binom.pmf(
-        labelled, p.n, (1 - p.a) / p.N
-    )  # samples with a given label
-    top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
+    binomial = scipy.stats.binom
+    chance = (1 - p.a) / p.N
+    labelled = np.arange(int(binomial.isf(1e-14, p.n, chance)) + 2)
+    weight = binomial.pmf(labelled, p.n, chance)  # samples with a given label
+    top = int(binomial.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
     if labelled.size * (labelled[-1] + top) > MOST:
         raise ParameterError(
             f"n = {p.n}, T = {p.T}: too many counts, must be smaller for N = {p.N}"
         )
     c = np.arange(labelled[-1] + top)
     # Occurrences at the T - 1 random places.
-    by_chance = scipy.stats.binom.pmf(c[:, None], (p.T - 1) * labelled, 1 / p.N)
+    by_chance = binomial.pmf(c[:, None], (p.T - 1) * labelled, 1 / p.N)
     here = by_chance @ weight
     under_own_label = np.zeros(len(c))
-    for count, w in zip(
-        labelled, weight, strict=True
-    ):  # there each sample has z once more
+    # there each sample has z once more
+    for count, w in zip(labelled, weight, strict=True):
         under_own_label[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
     # Ties with j of N - 1 others are won with probability 1/(j + 1), averaged over a
     # binomial.
-    win = np.where(
-        here > 1e-12,
-        (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300)),
-        below ** (p.N - 1),
-    )
+    with_ties = (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300))
+    win = np.where(here > 1e-12, with_ties, below ** (p.N - 1))
     return float(under_own_label @ win)
 
 
@@ -241,35 +237,38 @@ def samples_equations() -> Equations:
     # For n << sqrt(N) all other labels occur at most once, so that the noise token must
     # occur twice.
     binomial = sp.binomial(n, count) * a**count * (1 - a) ** (n - count)
-    failing = sum(binomial.subs(count, sp.Integer(c)) for c in (0, 1))
+    zero, one = sp.Integer(0), sp.Integer(1)
+    failing = binomial.subs(count, zero) + binomial.subs(count, one)
     failing = written_as((1 - a) ** n + n * a * (1 - a) ** (n - 1), failing)
     small = symbol("x_na", "x", positive=True)  # n a, fixed as a -> 0
     limit = factored(sp.limit(failing.subs(n, small / a), a, 0))
     # The association z -> z has a Poisson(lambda) number of samples labelled z. Any
     # other label has z by chance, at most once as N grows. A single own sample ties
     # with Poisson(Lambda) chance ones, and the winner is drawn evenly.
-    at_least_two = 1 - poisson(rate, sp.Integer(0)) - poisson(rate, sp.Integer(1))
-    tie = factored(
-        sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo))
-    )
-    share = sp.expand(at_least_two) + poisson(rate, sp.Integer(1)) * written_as(
-        (1 - sp.exp(-others)) / others, tie
-    )
+    exactly_one = poisson(rate, one)
+    at_least_two = 1 - poisson(rate, zero) - exactly_one
+    tie = sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo))
+    won = written_as((1 - sp.exp(-others)) / others, factored(tie))
+    share = sp.expand(at_least_two) + exactly_one * won
     share = share.subs(others, rate * (T - 1))
-    one_value = (
-        "part of the tokens z whose largest value entry among answers is z, noise row"
-        " aside"
-    )
-    ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
+    chapter = Chapter(ref, status="leading order")
+    chapter.state("bigram_fail", fail, failing, STATEMENT, STEP, "n well below sqrt(N)")
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
-    return table(
-        ref,
-        status="leading order",
-        bigram_fail=(fail, failing, STATEMENT, STEP, "n well below sqrt(N)"),
-        bigram_fail_scaled=(fail, limit.subs(small, n * a), DERIVED, STEP, scaling),
-        labels_per_answer=(rate, n * (1 - a) / N, DERIVED, "exact"),
-        value_recovered=(recovered, share, STATEMENT, STEP, ratio, one_value),
+    chapter.state(
+        "bigram_fail_scaled", fail, limit.subs(small, n * a), DERIVED, STEP, scaling
     )
+    chapter.state("labels_per_answer", rate, n * (1 - a) / N, DERIVED, "exact")
+    chapter.state(
+        "value_recovered",
+        recovered,
+        share,
+        STATEMENT,
+        STEP,
+        "N -> infinity at fixed n/N: depends on n and N through their ratio alone",
+        "part of the tokens z whose largest value entry among answers is z, noise row"
+        " aside",
+    )
+    return chapter.equations
 
 
 # No dynamics: one step.
@@ -285,12 +284,11 @@ PLACES: dict[str, list[float]] = {
     "a": [0.1, 0.3, 0.5, 0.7, 0.9],
     "n": [round(2 ** (k / 2)) for k in range(2, 19)],  # up to 512
 }
+NOISE = "probability that the noise token is learned"
+VALUE = "part of the value memory that is recovered"
 KINDS = {
-    "noise_answered": (
-        feed_forward_success,
-        "probability that the noise token is learned",
-    ),
-    "value_recovered": (value_recovered, "part of the value memory that is recovered"),
+    "noise_answered": (feed_forward_success, NOISE),
+    "value_recovered": (value_recovered, VALUE),
 }
 STATUS = "noise: exact; value memory: closure (other labels taken as independent)"
 
@@ -299,7 +297,6 @@ STATUS = "noise: exact; value memory: closure (other labels taken as independent
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Recovery over (N, a, n) at the length of the context in the parameters."""
     note = f"computed beforehand at the places of the sliders, for finite N, T = {p.T}"
-    made = gridded(
-        p, PLACES, KINDS, samples_equations()["value_recovered"], note, status=STATUS
-    )
-    return {"recovery at finite N": made}
+    equation = samples_equations()["value_recovered"]
+    recovery = gridded(p, PLACES, KINDS, equation, note, status=STATUS)
+    return {"recovery at finite N": recovery}

@@ -13,6 +13,7 @@ import xarray as xr
 
 from theory import (
     BaseParameters,
+    Chapter,
     Equation,
     Equations,
     Limit,
@@ -23,7 +24,6 @@ from theory import (
     function,
     parameter,
     symbol,
-    table,
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
@@ -84,7 +84,9 @@ class Parameters(BaseParameters):
     @property
     def outputs(self) -> int:
         """Number of outputs."""
-        return self.N if self.M is None else self.M
+        if self.M is None:
+            return self.N
+        return self.M
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
@@ -115,22 +117,17 @@ M = symbol("M", means="outputs", integer=True, positive=True)
 score = array("s", means="scores of the outputs, by key")
 output_overlap = array("uu", r"u^{\top}u", "overlaps of output embeddings")
 key_overlap = array("ee", r"e^{\top}e", "overlaps of key embeddings")
-q, answer = array("q", means="weights of the keys"), array("f", means="output of a key")
+q = array("q", means="weights of the keys")
+answer = array("f", means="output of a key")
 stored = symbol("x_stored", r"x'", "a stored key", integer=True, positive=True)
 RANDOM = "unit embeddings independent and uniform on the sphere"
-SIDES = (("right", "y", "the right"), ("wrong", "k", "a wrong"))
-mean_right, mean_wrong = (
-    symbol(f"mean_{of}", rf"\mathbb{{E}} s_{k}", f"mean of {words} score")
-    for of, k, words in SIDES
+mean_right = symbol("mean_right", r"\mathbb{E} s_y", "mean of the right score")
+mean_wrong = symbol("mean_wrong", r"\mathbb{E} s_k", "mean of a wrong score")
+var_right = symbol(
+    "var_right", r"\operatorname{Var} s_y", "variance of the right score", positive=True
 )
-var_right, var_wrong = (
-    symbol(
-        f"var_{of}",
-        rf"\operatorname{{Var}} s_{k}",
-        f"variance of {words} score",
-        positive=True,
-    )
-    for of, k, words in SIDES
+var_wrong = symbol(
+    "var_wrong", r"\operatorname{Var} s_k", "variance of a wrong score", positive=True
 )
 
 
@@ -141,7 +138,8 @@ def squared_cosine() -> sp.Expr:
     half = sp.Symbol("half", positive=True)  # (d - 1)/2
     # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2,
     # half).
-    over, under = (sp.beta(sp.Rational(n, 2), half).rewrite(sp.gamma) for n in (3, 1))
+    under = sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma)
+    over = sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma)
     return factored(sp.gammasimp(over / under).subs(half, (d - 1) / 2))
 
 
@@ -155,8 +153,11 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     key changes the sign of its term only.
     """
     square = squared_cosine()
-    different = [(total, int(outputs) + int(keys)) for total, outputs, keys in kinds]
-    return sp.expand(sum(total * square**n for total, n in different if n))
+    variance = sp.S.Zero
+    for total, outputs_differ, keys_differ in kinds:
+        if outputs_differ or keys_differ:
+            variance += total * square ** (outputs_differ + keys_differ)
+    return sp.expand(variance)
 
 
 @cache
@@ -166,42 +167,38 @@ def moments_equations() -> dict[str, Equation]:
     """
     # Correct output y = f(x): its own key (a constant), keys with the same output, all
     # others.
-    right = variance(
-        [(q_x**2, False, False), (Q_y - q_x**2, False, True), (Q - Q_y, True, True)]
-    )
+    by_same_output = (Q_y - q_x**2, False, True)
+    right = variance([(q_x**2, False, False), by_same_output, (Q - Q_y, True, True)])
     # Wrong output k: the key itself, keys with output k, all others.
-    wrong = variance(
-        [(q_x**2, True, False), (Q_k, False, True), (Q - Q_k - q_x**2, True, True)]
-    )
-    injective = {q_x: 1, Q_y: 1, Q_k: 1, Q: N}
-    of_right = written_as((N - 1) / d**2, right.subs(injective))
-    of_wrong = written_as((N - 2) / d**2 + 2 / d, wrong.subs(injective))
-    balanced = {q_x: 1, Q_y: N / M, Q_k: N / M, Q: N}
-    summed = sp.Sum(
-        q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored],
-        (stored, 1, N),
-    )
-    one, several = "one output per key, q = 1", "M outputs with N/M keys each, q = 1"
-    leak = "2/d: the key's own output and the output's own key leak"
-    hebbian = "slides, weighted sum of outer products with random embeddings"
+    by_others = (Q - Q_k - q_x**2, True, True)
+    wrong = variance([(q_x**2, True, False), (Q_k, False, True), by_others])
+    hebbian = Chapter(ref, status="exact")
+    overlaps = output_overlap[k, answer[stored]] * key_overlap[x, stored]
+    summed = sp.Sum(q[stored] * overlaps, (stored, 1, N))
+    slides = "slides, weighted sum of outer products with random embeddings"
+    hebbian.state("hebbian_score", score[k, x], summed, slides)
+    moments = Chapter(ref(DERIVED), RANDOM, status="exact")
     means = "mean squared overlap of two embeddings"
     mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}", means)
-    return table(
-        ref(hebbian), status="exact", hebbian_score=(score[k, x], summed)
-    ) | table(
-        ref(DERIVED),
-        RANDOM,
-        status="exact",
-        squared_cosine=(mean_square, squared_cosine()),
-        score_mean_right=(mean_right, q_x),
-        score_mean_wrong=(mean_wrong, sp.S.Zero),
-        score_variance_right=(var_right, right, "any map and weights"),
-        score_variance_wrong=(var_wrong, wrong, "any map and weights"),
-        interference_right=(var_right, of_right, one),
-        interference_wrong=(var_wrong, of_wrong, one, leak),
-        classes_right=(var_right, sp.expand(right.subs(balanced)), several),
-        classes_wrong=(var_wrong, sp.expand(wrong.subs(balanced)), several),
-    )
+    moments.state("squared_cosine", mean_square, squared_cosine())
+    moments.state("score_mean_right", mean_right, q_x)
+    moments.state("score_mean_wrong", mean_wrong, sp.S.Zero)
+    moments.state("score_variance_right", var_right, right, "any map and weights")
+    moments.state("score_variance_wrong", var_wrong, wrong, "any map and weights")
+    one = "one output per key, q = 1"
+    injective = {q_x: 1, Q_y: 1, Q_k: 1, Q: N}
+    form = written_as((N - 1) / d**2, right.subs(injective))
+    moments.state("interference_right", var_right, form, one)
+    form = written_as((N - 2) / d**2 + 2 / d, wrong.subs(injective))
+    leak = "2/d: the key's own output and the output's own key leak"
+    moments.state("interference_wrong", var_wrong, form, one, leak)
+    several = "M outputs with N/M keys each, q = 1"
+    balanced = {q_x: 1, Q_y: N / M, Q_k: N / M, Q: N}
+    form = sp.expand(right.subs(balanced))
+    moments.state("classes_right", var_right, form, several)
+    form = sp.expand(wrong.subs(balanced))
+    moments.state("classes_wrong", var_wrong, form, several)
+    return hebbian.equations | moments.equations
 
 
 # Recall accuracy of a Hebbian memory, one output per key
@@ -235,67 +232,59 @@ def length_of_rest() -> sp.Expr:
 @cache
 def recall_equations() -> dict[str, Equation]:
     """Both accuracies, and the capacity law."""
+    recall = Chapter(ref(DERIVED), RANDOM, status="exact")
+    moments = moments_equations()
+    of_wrong = moments["interference_wrong"].rhs
+    sigma_right = sp.sqrt(moments["interference_right"].rhs)
+    recall.state("sigma_right", sigma_0, sigma_right)
+    recall.state("sigma_wrong", sigma_1, sp.sqrt(of_wrong))
     phi = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
+    everywhere = (z, -sp.oo, sp.oo)
     below = (1 + sp.erf((1 + sigma_0 * z) / (sigma_1 * sp.sqrt(2)))) / 2
-    gauss = sp.Integral(phi * below ** (N - 1), (z, -sp.oo, sp.oo))
+    gauss = sp.Integral(phi * below ** (N - 1), everywhere)
+    recall.state(
+        "recall_gaussian", accuracy, gauss, "closure", "Gaussian scores", INDEPENDENT
+    )
+    averaged = "mean over embeddings, right score given"
+    recall.state("recalled_length", rho2, length_of_rest(), averaged)
     area = sp.gamma(d / 2) / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
     density = area * (1 - c_leak**2) ** ((d - 3) / 2)
     marginal = function("F_d", "distribution function of a coordinate on the sphere")
     below_right = marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2))
     wrong = sp.Integral(density * below_right, (c_leak, -1, 1))
-    sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
+    sphere = sp.Integral(phi * wrong ** (N - 1), everywhere)
+    recall.state(
+        "recall_sphere",
+        accuracy,
+        sphere,
+        "closure",
+        INDEPENDENT,
+        "squared length of the recalled vector at its mean; right score Gaussian",
+        "F_d: distribution function of one coordinate of a uniform unit vector",
+    )
+    capacity = Chapter(ref, status="leading order")
+    half = "half of the keys recalled"
+    # With few outputs the variance is dominated by the term of order 1/d.
+    by_d = sp.expand(moments["classes_wrong"].rhs * d).coeff(d, 0)
+    few = by_d.coeff(N, 1) * N / d
+    stored_keys = sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0]
+    small = "M outputs, M well below d: keys of one output interfere at order 1/d"
+    capacity.state("capacity_classes", N, stored_keys, DERIVED, small, half)
     # Half of the keys are recalled when the largest of N wrong scores, about sigma_1
     # sqrt(2 ln N), equals the correct score 1. At fixed N/d^2 (up to logarithms) the
     # leak 2/d is negligible against N/d^2.
-    scaled = moments_equations()["interference_wrong"].rhs.subs(N, share * d**2)
-    needed = (
-        2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N
-    )  # d^2: 2 sigma_1^2 ln N = 1
-    # With few outputs the variance is dominated by the term of order 1/d.
-    few = (
-        sp.expand(moments_equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1)
-        * N
-        / d
+    scaled = of_wrong.subs(N, share * d**2)
+    # d^2: 2 sigma_1^2 ln N = 1
+    needed = 2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N
+    capacity.state(
+        "capacity",
+        d**2,
+        factored(needed),
+        "slides: capacity of the order of the parameters; law derived here",
+        half,
+        "N, d -> infinity: ln ln N neglected",
     )
-    of_scores = table(
-        ref(DERIVED),
-        RANDOM,
-        status="exact",
-        sigma_right=(sigma_0, sp.sqrt(moments_equations()["interference_right"].rhs)),
-        sigma_wrong=(sigma_1, sp.sqrt(moments_equations()["interference_wrong"].rhs)),
-        recall_gaussian=(accuracy, gauss, "closure", "Gaussian scores", INDEPENDENT),
-        recalled_length=(
-            rho2,
-            length_of_rest(),
-            "mean over embeddings, right score given",
-        ),
-        recall_sphere=(
-            accuracy,
-            sphere,
-            "closure",
-            INDEPENDENT,
-            "squared length of the recalled vector at its mean; right score Gaussian",
-            "F_d: distribution function of one coordinate of a uniform unit vector",
-        ),
-    )
-    return of_scores | table(
-        ref,
-        status="leading order",
-        capacity_classes=(
-            N,
-            sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0],
-            DERIVED,
-            "M outputs, M well below d: keys of one output interfere at order 1/d",
-            "half of the keys recalled",
-        ),
-        capacity=(
-            d**2,
-            factored(needed),
-            "slides: capacity of the order of the parameters; law derived here",
-            "half of the keys recalled",
-            "N, d -> infinity: ln ln N neglected",
-        ),
-    )
+    return recall.equations | capacity.equations
 
 
 # Numerical recall accuracies
@@ -308,8 +297,9 @@ FAR = 9.0  # cutoff of the leak in standard deviations
 @checked
 def gaussian_recall(N: Keys, d: Dimension) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
-    names = ("sigma_right", "sigma_wrong")
-    s_0, s_1 = (recall_equations()[n].number({"N": N, "d": d}) for n in names)
+    sizes = {"N": N, "d": d}
+    s_0 = recall_equations()["sigma_right"].number(sizes)
+    s_1 = recall_equations()["sigma_wrong"].number(sizes)
     return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # a float
 
 
@@ -344,25 +334,23 @@ def sphere_recall(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
         Gauss points per integral. With 200 the error is below 1e-6 up to d = 10^6 and
         below 1e-5 at any d.
     """
-    s_0 = recall_equations()["sigma_right"].number({"N": N, "d": d})
+    equations = recall_equations()
+    s_0 = equations["sigma_right"].number({"N": N, "d": d})
     point, weight = gauss_legendre(nodes, -1)
     normal_z = 8 * point  # cut off at 8 standard deviations
     normal_w = 8 * weight * np.exp(-(normal_z**2) / 2) / np.sqrt(2 * np.pi)
     # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle).
     angle = min(np.pi / 2, FAR / np.sqrt(d - 2)) * point
-    leak_w = weight * np.exp((d - 2) * np.log1p(-(np.sin(angle) ** 2)) / 2)
+    leak = np.sin(angle)
+    leak_w = weight * np.exp((d - 2) * np.log1p(-(leak**2)) / 2)
     leak_w /= leak_w.sum()
-    rho = np.sqrt(
-        recall_equations()["recalled_length"].evaluate(
-            {"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}
-        )
-    )
-    above = (
-        _above(((1 + s_0 * normal_z)[:, None] - np.sin(angle)) / rho[:, None], d)
-        @ leak_w
-    )
+    values = {"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}
+    rho = np.sqrt(equations["recalled_length"].evaluate(values))
+    right = (1 + s_0 * normal_z)[:, None]
+    above = _above((right - leak) / rho[:, None], d) @ leak_w
     with np.errstate(divide="ignore"):  # a wrong score that is certainly larger
-        return float(normal_w @ np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1))))
+        all_below = np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1)))
+    return float(normal_w @ all_below)
 
 
 # Keys with Zipf frequencies
@@ -386,7 +374,8 @@ def unseen_mass() -> sp.Expr:
     """Probability mass of the keys that T samples miss: mean of (1 - p)^T, approximated
     by e^(-T p), with the sum replaced by an integral.
     """
-    v, c = sp.symbols("v c", positive=True)
+    v = sp.Symbol("v", positive=True)
+    c = sp.Symbol("c", positive=True)
     a = 1 + b
     # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1)
     # zeta^(-1/a) v^(-1/a) dv.
@@ -403,15 +392,14 @@ def zipf_equations() -> Equations:
     slope = symbol(
         "zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d"
     )
-    shared = "P proportional to d: few outputs, equal weights on the stored keys"
-    return table(
-        SCALING,
-        LAW,
-        status="leading order",
-        zipf_lost=(error, lost, "the P most frequent keys are stored", "P large"),
-        zipf_exponent=(slope, exponent, shared),
-        zipf_unseen=(error, unseen_mass(), "T samples, T large"),
+    chapter = Chapter(SCALING, LAW, status="leading order")
+    chapter.state(
+        "zipf_lost", error, lost, "the P most frequent keys are stored", "P large"
     )
+    shared = "P proportional to d: few outputs, equal weights on the stored keys"
+    chapter.state("zipf_exponent", slope, exponent, shared)
+    chapter.state("zipf_unseen", error, unseen_mass(), "T samples, T large")
+    return chapter.equations
 
 
 @scope.pointwise(RECALL)
@@ -447,6 +435,5 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Both accuracies over (d, N), one output per key."""
     words = "probability of recall"
     kinds = {"recall_gaussian": (gaussian, words), "recall_sphere": (sphere, words)}
-    return {
-        "recall": gridded(p, PLACES, kinds, recall_equations()["recall_sphere"], NOTE)
-    }
+    equation = recall_equations()["recall_sphere"]
+    return {"recall": gridded(p, PLACES, kinds, equation, NOTE)}

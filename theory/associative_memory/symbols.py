@@ -17,15 +17,13 @@ m = symbol("m", means="margin: right logit minus a wrong one", real=True)
 L = symbol("loss_memory", r"\mathcal{L}", "cross-entropy", real=True)
 
 # Indices and indexed arrays
-x, z = (symbol(name, means="a key", integer=True, positive=True) for name in "xz")
-y, k = (
-    symbol(name, means="a class or output", integer=True, positive=True)
-    for name in "yk"
-)
-i, j, l = (
-    symbol(name, means="a coordinate or token", integer=True, positive=True)
-    for name in "ijl"
-)
+x = symbol("x", means="a key", integer=True, positive=True)
+z = symbol("z", means="a key", integer=True, positive=True)
+y = symbol("y", means="a class or output", integer=True, positive=True)
+k = symbol("k", means="a class or output", integer=True, positive=True)
+i = symbol("i", means="a coordinate or token", integer=True, positive=True)
+j = symbol("j", means="a coordinate or token", integer=True, positive=True)
+l = symbol("l", means="a coordinate or token", integer=True, positive=True)
 W = array("W", means="weights of the memory")
 F = array("F", means="scores of the classes")
 e = array("e", means="input embeddings")

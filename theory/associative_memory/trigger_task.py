@@ -7,7 +7,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equations, array, function, symbol, table
+from theory import Chapter, Equations, array, function, symbol
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
 from theory.call.parameters import BaseParameters, Preset, parameter
 from theory.call.refusal import ParameterError
@@ -30,13 +30,14 @@ remapped = array(
     "e_remapped", r"\tilde{e}", "token k remapped by the first layer, W_OV^1 e_k"
 )
 value = array("v_value", r"v", "token k as a value of the second layer, W_V^2 e_k")
-W_K1, W_K2, W_O2 = (
-    array(f"target_{x}", f"W_{x[0]}^{x[1]}", f"memory that the {means} should become")
-    for x, means in (
-        ("K1", "keys of the first layer"),
-        ("K2", "keys of the second layer"),
-        ("O2", "outputs of the second layer"),
-    )
+W_K1 = array(
+    "target_K1", "W_K^1", "memory that the keys of the first layer should become"
+)
+W_K2 = array(
+    "target_K2", "W_K^2", "memory that the keys of the second layer should become"
+)
+W_O2 = array(
+    "target_O2", "W_O^2", "memory that the outputs of the second layer should become"
 )
 probe = symbol("R_probe", "R", "recall of a memory", positive=True)
 size = symbol("M_probe", "M", "tokens that are probed", integer=True, positive=True)
@@ -51,11 +52,10 @@ last = symbol("j_state", "j", "the token behind it", integer=True, positive=True
 
 def transition_law() -> sp.Expr:
     """Next token of a sequence whose triggers q_1 .. q_K are followed by o_1 .. o_K."""
-    follows = sp.Sum(
-        sp.KroneckerDelta(first, trigger[k]) * sp.KroneckerDelta(last, output[k]),
-        (k, 1, K),
-    )
-    free = 1 - sp.Sum(sp.KroneckerDelta(first, trigger[k]), (k, 1, K))
+    is_trigger = sp.KroneckerDelta(first, trigger[k])
+    is_output = sp.KroneckerDelta(last, output[k])
+    follows = sp.Sum(is_trigger * is_output, (k, 1, K))
+    free = 1 - sp.Sum(is_trigger, (k, 1, K))
     return follows + free * bigram(last, first)
 
 
@@ -64,36 +64,42 @@ def memories_equations() -> Equations:
     """Distribution of the sequences, entries of the target memories, the probe, and its
     chance level.
     """
-    recall = sp.Sum(hit[i], (i, 1, size)) / size
-    # By chance the largest of M candidates is uniform.
-    chance = factored(size * (1 / size) / size)
+    chapter = Chapter(ref, status="exact")
+    law = "slides, p(j|i) of the bigram task"
+    next_token = transition[last, first]
+    chapter.state("trigger_transition", next_token, transition_law(), law)
+    heads = "slides, induction head with associative memories"
     k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))
-    heads = "slides, induction head with associative memories"
-    law = "slides, p(j|i) of the bigram task"
-    return table(
-        ref,
-        status="exact",
-        trigger_transition=(transition[last, first], transition_law(), law),
-        target_W_K1=(W_K1[i, j], k_1, heads),
-        target_W_K2=(W_K2[i, j], k_2, heads),
-        target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), heads),
-        probe=(probe, recall, "slides, memory recall probes"),
-        probe_chance=(
-            probe,
-            chance,
-            "derived here",
-            "weights that know nothing: mean over draws",
-        ),
+    o_2 = sp.Sum(u[k, i] * value[k, j], (k, 1, N))
+    chapter.state("target_W_K1", W_K1[i, j], k_1, heads)
+    chapter.state("target_W_K2", W_K2[i, j], k_2, heads)
+    chapter.state("target_W_O2", W_O2[i, j], o_2, heads)
+    recall = sp.Sum(hit[i], (i, 1, size)) / size
+    chapter.state("probe", probe, recall, "slides, memory recall probes")
+    # By chance the largest of M candidates is uniform.
+    chance = factored(size * (1 / size) / size)
+    chapter.state(
+        "probe_chance",
+        probe,
+        chance,
+        "derived here",
+        "weights that know nothing: mean over draws",
     )
+    return chapter.equations
 
 
 # Parameters of the trigger-token (in-context bigram) task
 
-# Full transformer
-WHOLE = dict(
-    student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all"
-) | dict(steps=200, eval_every=20)
+TRANSFORMER = dict(
+    student="transformer",
+    layers=2,
+    batch_size=48,
+    eta=2e-3,
+    loss_on="all",
+    steps=200,
+    eval_every=20,
+)
 
 
 @dataclass(frozen=True)
@@ -118,11 +124,11 @@ class Parameters(BaseParameters):
             " of the slides)."
         ),
         "two_layers": Preset(
-            "A transformer of two layers, which learns the task.", **WHOLE
+            "A transformer of two layers, which learns the task.", **TRANSFORMER
         ),
         "one_layer": Preset(
             "A transformer of one layer, which cannot learn the task.",
-            **{**WHOLE, "layers": 1, "steps": 300},
+            **TRANSFORMER | dict(layers=1, steps=300),
         ),
     }
     N: int = parameter(65, "vocabulary", low=3)
@@ -173,11 +179,12 @@ class Parameters(BaseParameters):
         super().__post_init__()
         if self.K >= self.N:
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
-        if self.student == "simplified" and self.layers != 2:
-            raise ParameterError(
-                f"layers = {self.layers}: must be 2 with student = 'simplified'"
-            )
-        if self.student == "transformer" and self.schedule != "joint":
+        if self.student == "simplified":
+            if self.layers != 2:
+                raise ParameterError(
+                    f"layers = {self.layers}: must be 2 with student = 'simplified'"
+                )
+        elif self.schedule != "joint":
             raise ParameterError(
                 f"schedule = {self.schedule}: must be joint with student ="
                 " 'transformer', which has none of the three matrices"

@@ -9,7 +9,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import Equations, ParameterError, proved, table, written_as
+from theory import Chapter, Equations, ParameterError, proved, written_as
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -34,17 +34,17 @@ from theory.numbers import numeric
 from theory.symbols.fractions import factored
 
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
+BLOW_UP = (f"{dynamics.NEW}: loss drop", *dynamics.GIVEN, INNER)
 SERIES_ORDER = 24  # order of the asymptotic series of gamma(w)
 EARLY = 1e-6  # odds p/(1-p) at which the integration of saturation starts
-SERIES_FROM = (
-    0.01  # w at which integration starts: the series is exact to rounding up to there
-)
+# w at which integration starts: the series is exact to rounding up to there
+SERIES_FROM = 0.01
+
+chapter = Chapter(ref, status="leading order")
 
 
 def at_fixed_p(rate: sp.Expr) -> sp.Expr:
-    """N times a rate for N to infinity;
-    e^alpha = p G and G = e^alpha + 2N - 2 give G.
-    """
+    """N times a rate for N to infinity; e^alpha = p G and G = e^alpha + 2N - 2."""
     size = sp.Symbol("N", positive=True)
     expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F)
     expr = expr.subs(F, dynamics.abbreviations()[F]).subs(N, size)
@@ -59,10 +59,17 @@ def inner_rates() -> list[sp.Expr]:
     rates = dynamics.flow().rhs
     slope = p * (2 * N - 2) / G  # dp/dalpha
     of_w = p * rates[beta] + beta * slope * rates[alpha]
-    at_w = (
-        at_fixed_p(x).subs(s, sp.exp(w)).subs(p, w / beta) for x in (of_w, rates[gamma])
-    )
-    return [sp.factor(sp.limit(sp.expand(x), beta, sp.oo)) for x in at_w]
+    universal = []
+    for rate in (of_w, rates[gamma]):
+        at_w = at_fixed_p(rate).subs(s, sp.exp(w)).subs(p, w / beta)
+        universal.append(sp.factor(sp.limit(sp.expand(at_w), beta, sp.oo)))
+    return universal
+
+
+rate_of_w = sp.Derivative(w, tau)
+chapter.state("drop_dw_dtau", rate_of_w, lambda: inner_rates()[0], *BLOW_UP)
+rate_of_gamma = sp.Derivative(gamma, tau)
+chapter.state("drop_dgamma_dtau", rate_of_gamma, lambda: inner_rates()[1], *BLOW_UP)
 
 
 @cache
@@ -106,7 +113,7 @@ def left_over(N: int) -> float:
     def odds(b: float) -> float:
         return float(scipy.special.wrightomega(b * b / 2 - log_2N).real)
 
-    def moved(b: float, state: np.ndarray) -> list[float]:
+    def slopes(b: float, state: np.ndarray) -> list[float]:
         share = odds(b) / (1 + odds(b))
         pace = of_beta(share, b, state[0])
         return [of_gamma(share, b, state[0]) / pace, 1 / pace]
@@ -114,19 +121,21 @@ def left_over(N: int) -> float:
     begin = np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY))
     critical = np.sqrt(scipy.special.lambertw(4.0 * N**2).real)
     slow = begin * EARLY
-    solved = scipy.integrate.solve_ivp(
-        moved,
+    gamma_begin = np.exp(slow) * (1 - slow**2)
+    solution = scipy.integrate.solve_ivp(
+        slopes,
         (begin, begin + 60),
-        [np.exp(slow) * (1 - slow**2), 0.0],
+        [gamma_begin, 0.0],
         method="Radau",
         rtol=1e-10,
         atol=1e-12,
     )
+    elapsed = solution.y[1, -1]
     # Earlier: 2 N^2 times the rest of the Gaussian integral, and -(beta - 1)^2 N
     # (`expansions`).
     mills = np.sqrt(np.pi / 2) * scipy.special.erfcx(begin / np.sqrt(2))
     before = -np.exp(-EARLY) / EARLY * mills - (begin - 1) ** 2
-    return float(before + solved.y[1, -1] + (critical - 1) ** 2 - blow_up()["kappa"])
+    return float(before + elapsed + (critical - 1) ** 2 - blow_up()["kappa"])
 
 
 @cache
@@ -147,15 +156,17 @@ def inner_series(order: int) -> sp.Expr:
         product = [sp.S.Zero] * (n + 1)
         for a, first in enumerate(g):
             for b, second in enumerate(g):
-                if b and a + b - 1 + shift <= n:
-                    product[a + b - 1 + shift] += first * b * second
-        g.append(
-            sum(
-                (exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)),
-                sp.S.Zero,
-            )
-        )
+                power = a + b - 1 + shift
+                if b and power <= n:
+                    product[power] += first * b * second
+        coefficient = sp.S.Zero
+        for k in range(n + 1):
+            coefficient += exponential[n - k] * (int(k == 0) - product[k])
+        g.append(coefficient)
     return sum((c * w**k for k, c in enumerate(g)), sp.S.Zero)
+
+
+chapter.state("drop_gamma_series", gamma, lambda: inner_series(4), *BLOW_UP, "w -> 0")
 
 
 @cache
@@ -170,27 +181,26 @@ def blow_up() -> dict[str, float]:
     of_w, of_gamma = inner_rates()
     time = numeric.function(1 / of_w, [w, gamma])
     slope = numeric.function(of_gamma / of_w, [w, gamma])
-    start = float(inner_series(SERIES_ORDER).subs(w, SERIES_FROM))
+    gamma_begin = float(inner_series(SERIES_ORDER).subs(w, SERIES_FROM))
 
     def rates(v: float, state: np.ndarray) -> list[float]:
         return [slope(v, state[0]), time(v, state[0]) - 1 / v**2 + 2 / v]
 
     # Below the start the integrand 1 / (gamma w^2 e^w) - 1/w^2 + 2/w is given by its
     # series.
-    regular = sp.series(
-        (1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6
-    ).removeO()
-    begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
+    integrand = (1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2
+    regular = sp.series(integrand, w, 0, 6).removeO()
+    time_begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
     end = 60.0  # e^-60 is below machine precision
-    solved = scipy.integrate.solve_ivp(
+    solution = scipy.integrate.solve_ivp(
         rates,
         (SERIES_FROM, end),
-        [start, begin],
+        [gamma_begin, time_begin],
         method="Radau",
         rtol=1e-12,
         atol=1e-14,
     )
-    last, total = solved.y[:, -1]
+    last, total = solution.y[:, -1]
     # Undo the subtraction at the upper end; the rest of the integral is negligible.
     return {
         "kappa": float(total - 1 / end - 2 * np.log(end)),
@@ -198,6 +208,18 @@ def blow_up() -> dict[str, float]:
     }
 
 
+IMPLICIT = f"{dynamics.NEW}: 2N = beta_c exp(beta_c^2/2)"
+chapter.state("beta_c", beta_c, sp.sqrt(sp.LambertW(4 * N**2)), IMPLICIT, "exact")
+
+
+@chapter.derives(
+    T_drop,
+    f"{dynamics.NEW}: time of loss = 1/2",
+    *dynamics.GIVEN,
+    "next term o(N)",
+    "kappa = 0.9811115 from the inner problem",
+    name="T_drop",
+)
 @cache
 def matched_time() -> sp.Expr:
     """T_drop by matching: the slow time, written in w at w = O(1), is joined to the
@@ -212,19 +234,14 @@ def matched_time() -> sp.Expr:
     end = sp.limit(of_square, beta, sp.oo)
     # N^2 of_square = N^2 end - (N / w) share; the part of I beyond beta decays as
     # exp(-beta^2/2)/beta.
-    share = sp.limit(
-        (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
-    )
-    near, line = (
-        sp.sqrt(beta_c**2 + 2 * log_w),
-        of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1),
-    )
+    remainder = (end - of_square).rewrite(sp.erfc)
+    share = sp.limit(remainder * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo)
+    near = sp.sqrt(beta_c**2 + 2 * log_w)
+    line = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1)
     logs = sp.limit(line.subs(beta, near) - line.subs(beta, beta_c), beta_c, sp.oo)
     # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
-    proved(
-        share == 1 and logs == -2 * log_w,
-        "slow manifold and inner problem do not match",
-    )
+    matched = share == 1 and logs == -2 * log_w
+    proved(matched, "slow manifold and inner problem do not match")
     square = -((beta_c - 1) ** 2)
     constant = sp.expand(line.subs(beta, beta_c) - square)
     return end * N**2 + N * square + N * (constant + kappa)
@@ -237,6 +254,13 @@ def drop_time(N: float) -> float:
     return equations()["T_drop"].number(numbers)
 
 
+@chapter.derives(
+    squared_error,
+    f"{dynamics.NEW}: loss long after the drop",
+    *dynamics.GIVEN,
+    "gamma = gamma_star, p = 1, s >> N^(1/2)",
+    name="loss_tail",
+)
 @cache
 def tail() -> sp.Expr:
     """Loss long after the drop: gamma at its optimum gamma_star, first layer saturated
@@ -249,36 +273,6 @@ def tail() -> sp.Expr:
     return sp.limit(least * s**2, s, sp.oo) / (2 * pace * t)
 
 
-@cache
 def equations() -> Equations:
     """Inner problem, time of the drop, and the tail."""
-    given, new = dynamics.GIVEN, dynamics.NEW
-    inner = f"{new}: loss drop", *given, INNER
-    return table(
-        ref,
-        status="leading order",
-        drop_dw_dtau=(sp.Derivative(w, tau), lambda: inner_rates()[0], *inner),
-        drop_dgamma_dtau=(sp.Derivative(gamma, tau), lambda: inner_rates()[1], *inner),
-        drop_gamma_series=(gamma, lambda: inner_series(4), *inner, "w -> 0"),
-        beta_c=(
-            beta_c,
-            sp.sqrt(sp.LambertW(4 * N**2)),
-            f"{new}: 2N = beta_c exp(beta_c^2/2)",
-            "exact",
-        ),
-        T_drop=(
-            T_drop,
-            matched_time,
-            f"{new}: time of loss = 1/2",
-            *given,
-            "next term o(N)",
-            "kappa = 0.9811115 from the inner problem",
-        ),
-        loss_tail=(
-            squared_error,
-            tail,
-            f"{new}: loss long after the drop",
-            *given,
-            "gamma = gamma_star, p = 1, s >> N^(1/2)",
-        ),
-    )
+    return chapter.equations

@@ -12,12 +12,12 @@ import sympy as sp
 
 from theory import (
     Allowed,
+    Chapter,
     Equations,
     Flow,
     checked,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -99,88 +99,137 @@ def grouped(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     return form
 
 
+chapter = Chapter(ref, *GIVEN, status="exact")
+
+
+@chapter.derives(squared_error, "B.3, B.4.1")
 @cache
+def loss() -> sp.Expr:
+    """Loss at q = N. No row follows the last pair; its label has weight s, and 2N - 1
+    other rows have weight 1.
+    """
+    right = sp.exp(beta * network.key_scores()["own_label"].subs(q, N))
+    derived = network.derived("strict", N).loss.subs(right, s).subs(right**2, s**2)
+    form = 1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2
+    return grouped(form, derived.subs(N, (F + 1) / 2))
+
+
+def loss_of_s() -> sp.Expr:
+    """Loss without r: beta and alpha enter through s = exp(beta p), alpha through p =
+    e^alpha / G.
+    """
+    return loss().subs(r, s + F)
+
+
+@chapter.derives(sp.Derivative(squared_error, s), "B.4.3")
+@cache
+def dloss_ds() -> sp.Expr:
+    """Derivative of the loss by s."""
+    form = 2 * F * (gamma**2 * (s - 1) / r**3 - gamma / r**2)
+    return grouped(form, sp.diff(loss_of_s(), s))
+
+
+def derivative_of_s(variable: sp.Symbol) -> sp.Expr:
+    """Derivative of s by beta or p, in terms of s."""
+    of_beta_and_p = abbreviations()[s]
+    return sp.diff(of_beta_and_p, variable).subs(of_beta_and_p, s)
+
+
+@chapter.derives(sp.Derivative(s, beta), "B.4.4")
+def ds_dbeta() -> sp.Expr:
+    """Derivative of s by beta."""
+    return derivative_of_s(beta)
+
+
+@chapter.derives(sp.Derivative(s, alpha), "B.4.4")
+@cache
+def ds_dalpha() -> sp.Expr:
+    """Derivative of s by alpha, through p."""
+    short = abbreviations()
+    p_by_alpha = p * (2 * N - 2) / G
+    of_alpha = short[p].subs(G, short[G])
+    written_as(p_by_alpha.subs(p, short[p]).subs(G, short[G]), sp.diff(of_alpha, alpha))
+    return derivative_of_s(p) * p_by_alpha
+
+
+@chapter.derives(sp.Derivative(squared_error, gamma), "B.4.2, B.4.6")
+@cache
+def dloss_dgamma() -> sp.Expr:
+    """Derivative of the loss by gamma."""
+    form = 2 * gamma * (s**2 + F) / r**2 - 2 * s / r
+    return grouped(form, sp.diff(loss_of_s(), gamma))
+
+
+@chapter.derives(sp.Derivative(squared_error, beta), "B.4.5, B.4.6")
+def dloss_dbeta() -> sp.Expr:
+    """Derivative of the loss by beta."""
+    return dloss_ds() * ds_dbeta()
+
+
+@chapter.derives(sp.Derivative(squared_error, alpha), "B.4.5, B.4.6")
+def dloss_dalpha() -> sp.Expr:
+    """Derivative of the loss by alpha."""
+    return dloss_ds() * ds_dalpha()
+
+
+@chapter.derives(conserved, f"{NEW}: zero along the flow from zero")
+@cache
+def invariant() -> sp.Expr:
+    """Invariant of the flow: d alpha / d beta = beta (2N - 2) / G separates."""
+    ratio = factored(ds_dalpha() / ds_dbeta()).subs(G, abbreviations()[G])
+    of_alpha = sp.integrate(sp.denom(ratio), (alpha, 0, alpha))
+    of_beta = sp.integrate(sp.numer(ratio), (beta, 0, beta))
+    form = (2 * N - 2) * alpha + sp.exp(alpha) - 1 - (N - 1) * beta**2
+    return written_as(form, of_alpha - of_beta)
+
+
+SOLVED = f"{NEW}: the invariant solved"
+
+
+@chapter.derives(alpha, SOLVED, "N >= 2")
+@cache
+def alpha_of_beta() -> sp.Expr:
+    """Alpha as a function of beta on the flow from zero, by W(z) e^W(z) = z."""
+    start = sp.Rational(1, 2) * beta**2 + 1 / (2 * N - 2)
+    W = sp.Dummy("W")
+    exponential = W * (2 * N - 2)  # of the solution start - W
+    remainder = invariant().subs(alpha, start - W).expand()
+    remainder = remainder.subs(sp.exp(-W), exponential * sp.exp(-start))
+    remainder = remainder.subs(sp.exp(start - W), exponential)
+    proved(vanishes(remainder), "alpha(beta) does not solve the invariant")
+    return start - sp.LambertW(sp.exp(start) / (2 * N - 2))
+
+
+beta_of_alpha = sp.sqrt(2 * alpha + (sp.exp(alpha) - 1) / (N - 1))
+chapter.state("beta_of_alpha", beta, beta_of_alpha, SOLVED, "N >= 2")
+
+
+@chapter.derives(gamma_star, f"{NEW}: best gamma at given s", name="gamma_star")
+@cache
+def best_gamma() -> sp.Expr:
+    """Value of gamma that minimises the loss at given s."""
+    stationary = sp.solve(dloss_dgamma().subs(r, s + F), gamma)[0]
+    return written_as(s * (s + F) / (s**2 + F), stationary)
+
+
+@chapter.derives(loss_star, f"{NEW}: loss at the best gamma", name="loss_star")
+@cache
+def least_loss() -> sp.Expr:
+    """Loss at that gamma."""
+    return written_as(F / (s**2 + F), loss_of_s().subs(gamma, best_gamma()))
+
+
+@chapter.derives(loss_star, f"{NEW}: best loss at alpha beta = 0")
+def plateau() -> sp.Expr:
+    """Least loss while the second layer attends uniformly."""
+    return spelled(least_loss().subs(s, 1))
+
+
 def equations() -> Equations:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal
     gamma.
     """
-    short = abbreviations()
-    # No row follows the last pair; its label has weight s, and 2N - 1 other rows have
-    # weight 1.
-    exponent = sp.exp(beta * network.key_scores()["own_label"].subs(q, N))
-    loss = network.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
-    loss = loss.subs(N, (F + 1) / 2)
-    loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
-    # Beta and alpha enter through s = exp(beta p), alpha through p = e^alpha / G.
-    inner = loss.subs(r, s + F)
-    by_s = grouped(
-        2 * F * (gamma**2 * (s - 1) / r**3 - gamma / r**2), sp.diff(inner, s)
-    )
-    by_gamma = grouped(2 * gamma * (s**2 + F) / r**2 - 2 * s / r, sp.diff(inner, gamma))
-    s_by_p, s_by_beta = (sp.diff(short[s], v).subs(short[s], s) for v in (p, beta))
-    of_alpha = short[p].subs(G, short[G])
-    p_by_alpha = p * (2 * N - 2) / G
-    written_as(p_by_alpha.subs(p, short[p]).subs(G, short[G]), sp.diff(of_alpha, alpha))
-    # d alpha / d beta = beta (2N - 2) / G separates.
-    ratio = factored(s_by_p * p_by_alpha / s_by_beta).subs(G, short[G])
-    invariant = sp.integrate(sp.denom(ratio), (alpha, 0, alpha)) - sp.integrate(
-        sp.numer(ratio), (beta, 0, beta)
-    )
-    invariant = written_as(
-        (2 * N - 2) * alpha + sp.exp(alpha) - 1 - (N - 1) * beta**2, invariant
-    )
-    start = sp.Rational(1, 2) * beta**2 + 1 / (2 * N - 2)
-    of_beta = start - sp.LambertW(sp.exp(start) / (2 * N - 2))
-    # W(z) e^W(z) = z rewrites the exponential of the solution as W.
-    W = sp.Dummy("W")
-    solved = (
-        invariant.subs(alpha, start - W)
-        .expand()
-        .subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
-    )
-    proved(
-        vanishes(solved.subs(sp.exp(start - W), W * (2 * N - 2))),
-        "alpha(beta) does not solve the invariant",
-    )
-    best = written_as(
-        s * (s + F) / (s**2 + F), sp.solve(by_gamma.subs(r, s + F), gamma)[0]
-    )
-    least = written_as(F / (s**2 + F), inner.subs(gamma, best))
-    return table(
-        ref,
-        *GIVEN,
-        status="exact",
-        loss=(squared_error, loss, "B.3, B.4.1"),
-        dloss_ds=(sp.Derivative(squared_error, s), by_s, "B.4.3"),
-        ds_dbeta=(sp.Derivative(s, beta), s_by_beta, "B.4.4"),
-        ds_dalpha=(sp.Derivative(s, alpha), s_by_p * p_by_alpha, "B.4.4"),
-        dloss_dgamma=(sp.Derivative(squared_error, gamma), by_gamma, "B.4.2, B.4.6"),
-        dloss_dbeta=(
-            sp.Derivative(squared_error, beta),
-            by_s * s_by_beta,
-            "B.4.5, B.4.6",
-        ),
-        dloss_dalpha=(
-            sp.Derivative(squared_error, alpha),
-            by_s * s_by_p * p_by_alpha,
-            "B.4.5, B.4.6",
-        ),
-        invariant=(conserved, invariant, f"{NEW}: zero along the flow from zero"),
-        alpha_of_beta=(alpha, of_beta, f"{NEW}: the invariant solved", "N >= 2"),
-        beta_of_alpha=(
-            beta,
-            sp.sqrt(2 * alpha + (sp.exp(alpha) - 1) / (N - 1)),
-            f"{NEW}: the invariant solved",
-            "N >= 2",
-        ),
-        gamma_star=(gamma_star, best, f"{NEW}: best gamma at given s"),
-        loss_star=(loss_star, least, f"{NEW}: loss at the best gamma"),
-        plateau=(
-            loss_star,
-            spelled(least.subs(s, 1)),
-            f"{NEW}: best loss at alpha beta = 0",
-        ),
-    )
+    return chapter.equations
 
 
 @cache
@@ -191,8 +240,6 @@ def flow() -> Flow:
     The gradient flow of the full matrices at unit rate is D times slower: see
     `Parameters.time_per_step`.
     """
-    eq = equations()
-    short = abbreviations()
     of_beta = 2 * F * s * p * gamma / r**2 * (1 - gamma * (s - 1) / r)
     rates = {
         alpha: beta * (2 * N - 2) / G * of_beta,
@@ -200,29 +247,25 @@ def flow() -> Flow:
         gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
     }
     for x, rate in rates.items():
-        proved(
-            vanishes(rate + eq[f"dloss_d{x.name}"].rhs),
-            "a rate is not minus its gradient",
-        )
+        gradient = chapter.equations[f"dloss_d{x.name}"].rhs
+        proved(vanishes(rate + gradient), "a rate is not minus its gradient")
+    unit_rate = "gradient flow of unit rate in the three parameters"
+    observables = {
+        "loss": loss(),
+        "attention_first": p,
+        "attention_second": s / r,
+        "conserved": invariant(),
+    }
     return Flow(
         name="induction_heads",
         time=t,
         rhs=rates,
-        initial={alpha: sp.S.Zero, beta: sp.S.Zero, gamma: sp.S.Zero},
+        initial=dict.fromkeys(rates, sp.S.Zero),
         reference=ref("B.5, Assumptions 4-6"),
         status="exact",
-        assumptions=(
-            *GIVEN,
-            "gradient flow of unit rate in the three parameters",
-            "zero start",
-        ),
-        where=short,
-        observables={
-            "loss": eq["loss"].rhs,
-            "attention_first": p,
-            "attention_second": s / r,
-            "conserved": eq["invariant"].rhs,
-        },
+        assumptions=(*GIVEN, unit_rate, "zero start"),
+        where=abbreviations(),
+        observables=observables,
         scope=THREE,
     )
 
@@ -234,6 +277,14 @@ slope = symbol(
     "initial_slope", r"\left.\dot\beta\right|_{0}", "rate of beta at time 0", real=True
 )
 gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", "Euler's constant", positive=True)
+query_chapter = Chapter(
+    ref("beyond Assumption 8: any q"),
+    ORTHONORMAL,
+    network.THREE,
+    "alpha = beta = 0",
+    "strict mask",
+    status="exact",
+)
 
 
 def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
@@ -248,6 +299,13 @@ def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
     return total
 
 
+def scores_at(values: dict[sp.Symbol, int]) -> dict[str, sp.Expr]:
+    """Scores of the second layer with the strict mask, at some values."""
+    scores = network.key_scores("strict")
+    return {name: score.subs(values) for name, score in scores.items()}
+
+
+@query_chapter.derives(slope)
 @cache
 def initial_slope() -> sp.Expr:
     """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the
@@ -257,83 +315,58 @@ def initial_slope() -> sp.Expr:
     attention contributes.
     """
     start = {alpha: 0, beta: 0}
-    c = {
-        name: score.subs(start) for name, score in network.key_scores("strict").items()
-    }
+    c = scores_at(start)
     total = c["own_label"] + sp.Sum(c["later_item"] + c["later_label"], (d, 1, N - q))
     slope_at = gamma / N * (c["own_label"] - total / (2 * N))
     rate = -sp.diff(network.loss_of_query("strict"), beta).subs(start)
-    proved(
-        sp.expand((rate - slope_at).replace(sp.Sum, taken_out)) == 0,
-        "not the initial slope",
-    )
+    gap = sp.expand((rate - slope_at).replace(sp.Sum, taken_out))
+    proved(gap == 0, "not the initial slope")
     return slope_at
 
 
+@query_chapter.derives(slope, UNIFORM)
 @cache
 def mean_initial_slope() -> sp.Expr:
     """Average of `initial_slope` over q. Pair k is a later pair for k - 1 queries, and
     the sum of its two scores times k - 1 is simple.
     """
-    c = {
-        name: score.subs(alpha, 0)
-        for name, score in network.key_scores("strict").items()
-    }
+    c = scores_at({alpha: 0})
     right = c["own_label"]
     later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
     weighted = written_as(1 - right.subs(q, k) / 2, factored((k - 1) * later))
     own_sum = sp.Sum(right, (q, 1, N))
-    later_sum = (
-        N - own_sum / 2 - weighted.subs(k, 1)
-    )  # k = 2..N, as the first pair is never later
+    # k = 2..N, as the first pair is never later
+    later_sum = N - own_sum / 2 - weighted.subs(k, 1)
     return gamma / N**2 * (own_sum - (own_sum + later_sum) / (2 * N))
 
 
+@query_chapter.derives(slope, "leading order", UNIFORM, "large N")
 @cache
 def large_initial_slope() -> sp.Expr:
     """Limit of `mean_initial_slope` for large N, by sum of 1/(2q - 1) = H(2N) - H(N)/2
     and H(n) = ln n + gamma_E + O(1/n).
     """
     total = sp.Symbol("total")
-    scaled = sp.expand(
-        (mean_initial_slope() * N**2 / gamma).subs(
-            sp.Sum(1 / (2 * q - 1), (q, 1, N)), total
-        )
-    )
     size = sp.Symbol("size", positive=True)
-    of_sum, constant = (
-        sp.limit(scaled.coeff(total, k).subs(N, size), size, sp.oo) for k in (1, 0)
-    )
+    odd_numbers = sp.Sum(1 / (2 * q - 1), (q, 1, N))
+    scaled = (mean_initial_slope() * N**2 / gamma).subs(odd_numbers, total)
+    scaled = sp.expand(scaled)
+    of_sum = sp.limit(scaled.coeff(total, 1).subs(N, size), size, sp.oo)
+    constant = sp.limit(scaled.coeff(total, 0).subs(N, size), size, sp.oo)
     harmonic = sp.log(2) + sp.log(N) + gamma_E - (sp.log(N) + gamma_E) / 2
     return gamma / (2 * N**2) * sp.expand(2 * (of_sum * harmonic + constant))
 
 
-@cache
 def query_equations() -> Equations:
     """Initial rate of beta, for any queried pair and on average."""
-    given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
-    return table(
-        ref("beyond Assumption 8: any q"),
-        *given,
-        status="exact",
-        initial_slope=(slope, initial_slope),
-        mean_initial_slope=(slope, mean_initial_slope, UNIFORM),
-        large_initial_slope=(
-            slope,
-            large_initial_slope,
-            "leading order",
-            UNIFORM,
-            "large N",
-        ),
-    )
+    return query_chapter.equations
 
 
 # Numerical uniform query
 
 HIGHEST = 0.55  # level up to which the flow is integrated
-HORIZON = (
-    4.0  # longest time in N^2; the last pair alone takes 1.71 N^2, averages over q less
-)
+# longest time in N^2; the last pair alone takes 1.71 N^2, averages over q less
+HORIZON = 4.0
 
 
 @cache
@@ -349,19 +382,15 @@ def compiled() -> Callable:
     item = sp.exp(beta * scores["later_item"].subs(q, rows_before / 2 + 1 - d))
     label = sp.exp(beta * scores["later_label"].subs(q, k - d))
     later, squares = real("later squares")
-    every = 2 * k - 1 + right + later
+    normaliser = 2 * k - 1 + right + later
+    square = gamma**2 * (2 * k - 1 + right**2 + squares) / normaliser**2
     chain = {
         later: after(item + label),
         squares: after(item**2 + label**2),
-        real("loss"): mean(
-            1
-            - 2 * gamma * right / every
-            + gamma**2 * (2 * k - 1 + right**2 + squares) / every**2
-        ),
+        real("loss"): mean(1 - 2 * gamma * right / normaliser + square),
     }
-    return with_gradient(
-        chain, [alpha, beta, gamma], (k, rows_before), (k, rows_before)
-    )
+    pairs = (k, rows_before)
+    return with_gradient(chain, [alpha, beta, gamma], pairs, pairs)
 
 
 def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
@@ -400,14 +429,10 @@ def times(
         dense_output=True,
         events=(dropped, done),
     )
-    crossed = {
-        name: first_crossing(run, index, threshold)
-        for index, name, threshold in (
-            (2, "T_gamma", 0.5),
-            (1, "T_beta", level),
-            (0, "T_alpha", level),
-        )
-    }
-    return crossed | {
-        "T_drop": float(run.t_events[0][0]) if run.t_events[0].size else np.inf
+    drops = run.t_events[0]
+    return {
+        "T_gamma": first_crossing(run, 2, 0.5),
+        "T_beta": first_crossing(run, 1, level),
+        "T_alpha": first_crossing(run, 0, level),
+        "T_drop": float(drops[0]) if drops.size else np.inf,
     }

@@ -28,9 +28,8 @@ NEWTON = 3  # Newton steps; they make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
 HALF = 0.5
 Level = Annotated[float, Allowed(low=1e-6, high=5)]  # largest level; beta = 13 at N = 2
-LevelGamma = Annotated[
-    float, Allowed(low=1e-6, high=0.62)
-]  # gamma ends the layer above 0.628
+# gamma ends the layer above 0.628
+LevelGamma = Annotated[float, Allowed(low=1e-6, high=0.62)]
 
 
 def gaussian(beta: Any) -> Any:
@@ -45,17 +44,20 @@ def alpha_of(beta: Any, N: int) -> Any:
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
-    alpha = log_linear(np.square(beta) / 2 + 1 / n, n)
+    half_square = np.square(beta) / 2
+    alpha = log_linear(half_square + 1 / n, n)
     for _ in range(NEWTON):  # restores the relative accuracy at small beta
-        alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
-            1 + np.exp(alpha) / n
-        )
+        gap = alpha + np.expm1(alpha) / n - half_square
+        slope = 1 + np.exp(alpha) / n
+        alpha = alpha - gap / slope
     return alpha
 
 
 def beta_of(alpha: float, N: int) -> float:
     """Beta from alpha by the invariant; infinite for N = 1, where alpha stays 0."""
-    return math.sqrt(2 * alpha + math.expm1(alpha) / (N - 1)) if N > 1 else math.inf
+    if N == 1:
+        return math.inf
+    return math.sqrt(2 * alpha + math.expm1(alpha) / (N - 1))
 
 
 def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
@@ -66,33 +68,28 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
     tuple
         ``ln(2 N^2 dbeta/dt exp(-beta^2/2))``, ``dgamma/dt`` and the loss.
     """
-    x, F = 1 / (2 * N), 2 * N - 1
+    rows = 2 * N
+    x = 1 / rows
+    F = rows - 1
     alpha = alpha_of(beta, N)
     rise = np.expm1(alpha)
     in_G = np.log1p(x * (rise - 1))  # ln(G / 2N)
-    exponent = beta * np.exp(alpha - math.log(2 * N) - in_G)  # beta p
+    exponent = beta * np.exp(alpha - math.log(rows) - in_G)  # beta p
     sigma = np.expm1(exponent)  # s - 1
-    r = 2 * N + sigma
-    square = 2 * N + sigma * (2 + sigma)  # s^2 + F
-    shift = -rise / (2 * N - 2) if N > 1 else -np.square(beta) / 2  # alpha - beta^2 / 2
-    with np.errstate(
-        divide="ignore"
-    ):  # gamma = 0 at the start: the rate of beta is zero
-        log_rate = (
-            math.log1p(-x)
-            + shift
-            - in_G
-            - 2 * np.log1p(x * sigma)
-            + exponent
-            + np.log1p(g)
-            + np.log1p(-(1 + g) * sigma / r)
-        )
+    r = rows + sigma
+    square = rows + sigma * (2 + sigma)  # s^2 + F
+    if N > 1:
+        shift = -rise / (rows - 2)  # alpha - beta^2 / 2
+    else:
+        shift = -np.square(beta) / 2
+    gamma = 1 + g
+    # gamma = 0 at the start: the rate of beta is zero
+    with np.errstate(divide="ignore"):
+        log_rate = math.log1p(-x) + shift - in_G - 2 * np.log1p(x * sigma) + exponent
+        log_rate = log_rate + np.log1p(g) + np.log1p(-gamma * sigma / r)
     dgamma_dt = 2 * (F * sigma - g * square) / r**2
-    return (
-        log_rate,
-        dgamma_dt,
-        1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2,
-    )
+    loss = 1 - 2 * gamma * (1 + sigma) / r + gamma**2 * square / r**2
+    return log_rate, dgamma_dt, loss
 
 
 @dataclass(frozen=True)
@@ -105,10 +102,8 @@ class Path:
 
     def _early(self, tau: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(state[0], state[1] - 1, self.N)
-        return [
-            math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N),
-            self.N * dgamma_dt,
-        ]
+        dbeta_dtau = math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N)
+        return [dbeta_dtau, self.N * dgamma_dt]
 
     def _late(self, beta: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(beta, state[1], self.N)
@@ -126,7 +121,8 @@ class Path:
     def handover(self) -> tuple[float, np.ndarray]:
         """Beta at the end of the layer, and (excess, gamma - 1) there."""
         ((beta,), (gamma,)) = self.layer(LAYER)
-        return beta, np.array([LAYER - 2.0 * self.N * gaussian(beta), gamma - 1])
+        excess = LAYER - 2.0 * self.N * gaussian(beta)
+        return beta, np.array([excess, gamma - 1])
 
     def integrate(
         self, start: tuple[float, np.ndarray], end: float, **options: Any
@@ -151,9 +147,7 @@ class Path:
         return 2.0 * self.N**2 * gaussian(beta) + self.N * np.asarray(excess)
 
     def in_layer(self, k: int, level: float) -> float:
-        """First time at which beta (0) or gamma
-        (1) reaches a level inside the layer.
-        """
+        """First time at which beta (0) or gamma (1) reaches a level in the layer."""
         missing = lambda tau: self.layer(tau)[k, 0] - level
         return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 
@@ -183,19 +177,17 @@ class Path:
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
-        before = (
-            run.t[-2],
-            run.y[:, -2],
-        )  # last integrator step with the loss above 1/2
+        # last integrator step with the loss above 1/2
+        low, state = run.t[-2], run.y[:, -2]
 
         def at(beta: float) -> np.ndarray:
-            return (
-                self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
-            )
+            if beta > low:
+                return self.integrate((low, state), beta).y[:, -1]
+            return state
 
-        beta = scipy.optimize.brentq(
-            lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
-        )
+        high = run.t[-1] * (1 + 1e-9)
+        missing = lambda beta: above(beta, at(beta))
+        beta = scipy.optimize.brentq(missing, low, high, xtol=1e-14)
         return float(self.time(beta, at(beta)[0]))
 
     def curve(self, end: float, points: int = 600) -> xr.Dataset:
@@ -215,7 +207,8 @@ class Path:
         if not end > 1e-290:  # subnormal numbers lack the digits for integration
             raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
-        t, (beta, g) = self.N * tau, self.layer(*tau) - np.array([[0], [1]])
+        t = self.N * tau
+        beta, g = self.layer(*tau) - np.array([[0], [1]])
         if end > LAYER * self.N:
 
             def arrived(b: float, state: np.ndarray) -> float:
@@ -230,22 +223,20 @@ class Path:
             ends = run.t[0], run.t[-1], 10 * points
             grid = np.unique(np.append(np.geomspace(*ends), np.linspace(*ends)))
             times = self.time(grid, run.sol(grid)[0])
-            spread = sum(
-                (v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times))
-            )
+            scales = (grid, times, np.log(times))
+            spread = sum((v - v[0]) / (v[-1] - v[0]) for v in scales)
             grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]
             excess, slow = run.sol(grid)
-            pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
-            t, beta, g = (np.append(early, late) for early, late in pairs)
-        alpha = alpha_of(beta, self.N)
+            t = np.append(t, self.time(grid, excess))
+            beta = np.append(beta, grid)
+            g = np.append(g, slow)
         curves = {
-            "alpha": alpha,
-            "beta": beta,
-            "gamma": 1 + g,
-            "loss": rates(beta, g, self.N)[2],
+            "alpha": ("t", alpha_of(beta, self.N)),
+            "beta": ("t", beta),
+            "gamma": ("t", 1 + g),
+            "loss": ("t", rates(beta, g, self.N)[2]),
         }
-        data = {name: ("t", values) for name, values in curves.items()}
-        return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})
+        return xr.Dataset(curves, {"t": t}, {"kind": "theory", "N": self.N})
 
 
 @checked

@@ -7,12 +7,11 @@ exp(beta^2/2), so that dE = beta E d beta.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equations, proved, symbol, vanishes
-from theory.equations import equation
+from theory import Chapter, Equations, proved, symbol, vanishes
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -82,12 +81,10 @@ def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     beta)(d beta/dt), order by order.
     """
     shift = sp.S.Zero  # alpha - beta^2/2
-    step = (
-        sp.solve(dynamics.equations()["invariant"].rhs, alpha * (2 * N - 2))[0]
-        / (2 * N - 2)
-        - beta**2 / 2
-    )
-    step = factored(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
+    others = 2 * N - 2
+    of_alpha = sp.solve(dynamics.invariant(), alpha * others)[0] / others
+    step = (of_alpha - beta**2 / 2).subs(sp.exp(alpha), E * sp.exp(u))
+    step = factored(step.subs(N, in_x))
     for power in (1, 2, 3):
         shift = truncated(step.subs(u, shift), power, x)
     coefficients = sp.symbols("g_1 g_2")
@@ -96,14 +93,13 @@ def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     beta_rate, gamma_rate = scaled_rates(point, 3)
     for k, c in enumerate(coefficients, 1):
         along = sp.diff(of_gamma, beta) + beta * E * sp.diff(of_gamma, E)
-        value = sp.solve(sp.expand(gamma_rate - along * beta_rate).coeff(x, k), c)[0]
-        of_gamma, gamma_rate, beta_rate = (
-            e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
-        )
-    speed = truncated(
-        sp.expand(beta_rate / x), 2, x
-    )  # 2 N^2 d beta/dt = (N d beta/dt) / x
-    return shift, sp.expand(of_gamma), speed
+        order = sp.expand(gamma_rate - along * beta_rate).coeff(x, k)
+        value = sp.solve(order, c)[0]
+        of_gamma = of_gamma.subs(c, value)
+        gamma_rate = gamma_rate.subs(c, value)
+        beta_rate = beta_rate.subs(c, value)
+    speed = sp.expand(beta_rate / x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
+    return shift, sp.expand(of_gamma), truncated(speed, 2, x)
 
 
 @cache
@@ -111,7 +107,8 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     """Beta and gamma in the initial layer as functions of tau = t/N, to the given order
     in x (alpha is O(x^2)).
     """
-    b, g = (sp.symbols(f"{name}_0:{order + 1}", cls=sp.Function) for name in ("b", "g"))
+    b = sp.symbols(f"b_0:{order + 1}", cls=sp.Function)
+    g = sp.symbols(f"g_0:{order + 1}", cls=sp.Function)
     of_beta = sum(b[k](tau) * x**k for k in range(1, order + 1))
     of_gamma = sum(g[k](tau) * x**k for k in range(order + 1))
     A = sp.Symbol("A")  # alpha / x^2, which does not occur to this order
@@ -123,33 +120,34 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
                 continue
             right = sp.expand(rate.coeff(x, k).subs(known).doit())
             proved(not right.has(A), "alpha enters the layer at this order")
-            # Linear: d(path)/dtau = factor path + rest, from 0.
             path = function(tau)
-            factor, constant = right.coeff(path), right.subs(path, 0)
-            grown = sp.integrate(
-                sp.expand(constant * sp.exp(-factor * tau)), tau, manual=True
-            )
-            known[path] = sp.expand(sp.exp(factor * tau) * (grown - grown.subs(tau, 0)))
-            slope = known[path].diff(tau)
-            proved(
-                vanishes(slope - right.subs(path, known[path])),
-                "no solution of the layer",
-            )
+            solution = relaxation(right, path)
+            slope = right.subs(path, solution)
+            proved(vanishes(solution.diff(tau) - slope), "no solution of the layer")
+            known[path] = solution
     return sp.expand(of_beta.subs(known)), sp.expand(of_gamma.subs(known))
+
+
+def relaxation(rate: sp.Expr, path: sp.Expr) -> sp.Expr:
+    """Solution from 0 of d(path)/dtau = rate, which is linear in the path."""
+    factor = rate.coeff(path)
+    driven = sp.expand(rate.subs(path, 0) * sp.exp(-factor * tau))
+    grown = sp.integrate(driven, tau, manual=True)
+    return sp.expand(sp.exp(factor * tau) * (grown - grown.subs(tau, 0)))
 
 
 def crossing(curve: sp.Expr) -> sp.Expr:
     """Time tau at which a polynomial in x, with coefficients in tau, reaches 1/2, to
     order x^2.
     """
-    gap, c = curve - HALF, sp.Dummy("c")
-    coefficients = sp.solve(gap.coeff(x, 0), tau)[0]
+    gap = curve - HALF
+    c = sp.Dummy("c")
+    time = sp.solve(gap.coeff(x, 0), tau)[0]
     for k in (1, 2):
-        value = sp.expand(
-            truncated(gap.subs(tau, coefficients + c * x**k), k, x)
-        ).coeff(x, k)
-        coefficients += factored(sp.solve(value, c)[0]) * x**k
-    return coefficients
+        expanded = truncated(gap.subs(tau, time + c * x**k), k, x)
+        order = sp.expand(expanded).coeff(x, k)
+        time += factored(sp.solve(order, c)[0]) * x**k
+    return time
 
 
 def integrated(polynomial: sp.Expr) -> sp.Expr:
@@ -168,22 +166,20 @@ def integrated(polynomial: sp.Expr) -> sp.Expr:
             return beta ** (power + 1) / (power + 1)
         if power == 0:
             scale = sp.sqrt(sp.Abs(height) / 2)
-            return (
-                sp.sqrt(sp.pi)
-                / (2 * scale)
-                * (sp.erf if height < 0 else sp.erfi)(scale * beta)
-            )
+            error_function = sp.erf if height < 0 else sp.erfi
+            return sp.sqrt(sp.pi) / (2 * scale) * error_function(scale * beta)
         end = beta ** (power - 1) * sp.exp(height * beta**2 / 2) - int(power == 1)
-        return (
-            end - ((power - 1) * part(power - 2, height) if power > 1 else 0)
-        ) / height
+        if power > 1:
+            end -= (power - 1) * part(power - 2, height)
+        return end / height
 
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(polynomial)):
         powers = term.as_powers_dict()
         power = powers.get(beta, 0)
         height = powers.get(E, sp.S.Zero)
-        total += term / (beta**power * E**height) * part(int(power), height)
+        coefficient = term / (beta**power * E**height)
+        total += coefficient * part(int(power), height)
     slope = total.diff(beta) - polynomial.subs(E, sp.exp(beta**2 / 2))
     proved(vanishes(slope), "not the integral of the polynomial")
     return sp.expand(total)
@@ -209,9 +205,8 @@ def slow_time() -> list[sp.Expr]:
     # t = parts[0]/x^2 + parts[1]/x + parts[2] + delay, x = 1/(2N)
     slow = 4 * N**2 * parts[0] + 2 * N * parts[1] + parts[2]
     of_beta = layer()[0].subs(sp.exp(-tau), 0)  # after the initial layer
-    delay = sp.expand(
-        truncated(tau - (slow / N).subs(N, in_x).subs(beta, of_beta), 1, x)
-    )
+    on_manifold = (slow / N).subs(N, in_x).subs(beta, of_beta)
+    delay = sp.expand(truncated(tau - on_manifold, 1, x))
     proved(not delay.has(tau, x), "layer and slow manifold do not match")
     return [
         sp.expand(4 * parts[0]),
@@ -225,69 +220,76 @@ def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
     return sum((c * N ** (2 - k) for k, c in enumerate(coefficients)), sp.S.Zero)
 
 
+def spelled(k: int) -> sp.Expr:
+    """A result of `manifold` in beta and x only."""
+    return manifold()[k].subs(E, sp.exp(beta**2 / 2))
+
+
+# Curves and emergence times, each to an order such that the next term vanishes as N
+# grows
+
+NEW = dynamics.NEW
+EARLY = "t of order N"
+LATE = "t >> N, beta of order 1"
+chapter = Chapter(ref, *dynamics.GIVEN, LARGE, status="leading order")
+
+
+in_layer = lambda k: sp.collect(layer()[k], x)
+chapter.state("gamma_layer", gamma, partial(in_layer, 1), "Theorem 2, B.6", EARLY)
+chapter.state("beta_layer", beta, partial(in_layer, 0), "Theorem 2, B.6", EARLY)
+
+
+@chapter.derives(alpha, NEW, LATE)
+def alpha_slow() -> sp.Expr:
+    """Alpha on the slow manifold."""
+    return beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x)
+
+
+chapter.state("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), NEW, LATE)
+chapter.state("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), NEW, LATE)
+of_beta = lambda: sp.collect(in_powers(slow_time()), N)
+chapter.state("slow_time", t, of_beta, NEW, LATE)
+
+
+@chapter.derives(
+    T_gamma, f"{TIMES}, Eq. (10), {NEW}", "next term O(1/N^2)", name="T_gamma"
+)
+def time_of_gamma() -> sp.Expr:
+    """T_gamma, in the initial layer."""
+    return sp.expand(N * crossing(layer()[1]).subs(x, 1 / (2 * N)))
+
+
+@chapter.derives(T_beta, f"{TIMES}, Eq. (10), {NEW}", NEXT, name="T_beta")
 def time_of_beta() -> sp.Expr:
     """T_beta to O(1)."""
     return in_powers([c.subs(beta, HALF) for c in slow_time()])
 
 
+@chapter.derives(T_alpha, f"{TIMES}, Eqs. (10)-(11), {NEW}", NEXT, name="T_alpha")
 def time_of_alpha() -> sp.Expr:
     """T_alpha to O(1): the time at which beta has the value given by the invariant."""
-    of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
+    level = dynamics.beta_of_alpha.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
-    expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
+    expanded = truncated(scaled.subs(beta, truncated(level, 2, x)), 2, x)
     return in_powers([expanded.coeff(x, k) * 2 ** (2 - k) for k in range(3)])
 
 
-@cache
+BETA_THRESHOLD = f"{NEW}: threshold theta for beta"
+ALPHA_THRESHOLD = f"{NEW}: threshold theta for alpha"
+
+
+@chapter.derives(T_beta_theta, BETA_THRESHOLD, "next term O(N)", name="T_beta_theta")
+def time_of_beta_at_threshold() -> sp.Expr:
+    """Leading time of beta = theta."""
+    return 2 * N**2 * integral(theta)
+
+
+@chapter.derives(T_alpha_theta, ALPHA_THRESHOLD, "next term O(N)", name="T_alpha_theta")
+def time_of_alpha_at_threshold() -> sp.Expr:
+    """Leading time of alpha = theta, where beta^2 = 2 theta."""
+    return time_of_beta_at_threshold().subs(theta, sp.sqrt(2 * theta))
+
+
 def equations() -> Equations:
-    """Curves and emergence times, each to an order such that the next term vanishes as
-    N grows.
-    """
-    given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
-    early, late = "t of order N", "t >> N, beta of order 1"
-
-    def spelled(k: int) -> sp.Expr:
-        return manifold()[k].subs(E, sp.exp(beta**2 / 2))
-
-    def leading() -> sp.Expr:
-        return 2 * N**2 * integral(theta)
-
-    def time_of_gamma() -> sp.Expr:
-        return sp.expand(N * crossing(layer()[1]).subs(x, 1 / (2 * N)))
-
-    return equation.table(
-        ref,
-        *given,
-        status="leading order",
-        gamma_layer=(gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
-        beta_layer=(beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
-        alpha_slow=(
-            alpha,
-            lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x),
-            new,
-            late,
-        ),
-        gamma_slow=(gamma, lambda: sp.collect(spelled(1), x), new, late),
-        slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
-        slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),
-        T_gamma=(
-            T_gamma,
-            time_of_gamma,
-            f"{TIMES}, Eq. (10), {new}",
-            "next term O(1/N^2)",
-        ),
-        T_beta=(T_beta, time_of_beta, f"{TIMES}, Eq. (10), {new}", NEXT),
-        T_alpha=(T_alpha, time_of_alpha, f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
-        T_beta_theta=(
-            T_beta_theta,
-            leading,
-            f"{new}: threshold theta for beta",
-            "next term O(N)",
-        ),
-        T_alpha_theta=(
-            T_alpha_theta,
-            lambda: leading().subs(theta, sp.sqrt(2 * theta)),
-            f"{new}: threshold theta for alpha",
-            "next term O(N)",
-        ),
-    )
+    """Curves and emergence times."""
+    return chapter.equations

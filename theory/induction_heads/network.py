@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.equations.equation import Equation, table
+from theory.equations.equation import Chapter, Equation
 from theory.induction_heads import structure
 from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import (
@@ -43,9 +43,7 @@ ORTHONORMAL = (
 )
 MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
 ENDS = {"strict": "", "inclusive": "_inclusive"}  # of names of equations
-RETRIEVED = (
-    2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
-)
+RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: as retrieved by layer 1
 # rows by what they are to the query; those of pair 1 retrieve nothing under a strict
 # mask
 KEYS = {
@@ -60,6 +58,7 @@ KEYS = {
 }
 RIGHT = "right"  # sort of the pairs of a burst
 Row = tuple[str, Term]
+Entry = Callable[[Row], Node]
 
 
 def number(kind: str, pair: sp.Expr) -> sp.Expr:
@@ -75,17 +74,20 @@ def overlap(kind: str, kernel: str, row: Row, column: Row) -> Node:
     M, an involution: with an odd number of M a code meets a swapped code, whose inner
     product vanishes. All pairs of a burst have the same tokens, each has its own code.
     """
-    if row[1].sort != column[1].sort:
+    row_kind, pair = row
+    column_kind, other_pair = column
+    if pair.sort != other_pair.sort:
         return node(0)
+    kinds = [row_kind, column_kind]
     if kind == structure.TOKEN:
-        one, other = ("item" if r[0] == "query" else r[0] for r in (row, column))
-        same = one == other
-        if row[1].sort.name == RIGHT:
+        tokens = {"item" if x == "query" else x for x in kinds}
+        same = len(tokens) == 1
+        if pair.sort.name == RIGHT:
             return node(int(same))
     else:
-        swaps = (kernel == "M") + (row[0] == "label") + (column[0] == "label")
-        same = "query" not in (row[0], column[0]) and swaps % 2 == 0
-    return eq(row[1], column[1]) if same else node(0)
+        swaps = (kernel == "M") + kinds.count("label")
+        same = "query" not in kinds and swaps % 2 == 0
+    return eq(pair, other_pair) if same else node(0)
 
 
 class Network:
@@ -107,15 +109,17 @@ class Network:
     def __init__(
         self, mask: str, names: Mapping[str, str], place: Any = q, burst: Any = None
     ) -> None:
-        self.to_itself, others = MASKS[mask], N if burst is None else N - burst
-        self.pair = sort("pair", others, ordered=True)
-        self.right = None if burst is None else sort(RIGHT, burst, ordered=True)
-        self.sorts = [self.pair] if self.right is None else [self.pair, self.right]
-        self.query = (
-            self.row("query", place)
-            if burst is None
-            else self.right_row("query", burst)
-        )
+        self.to_itself = MASKS[mask]
+        self.right = None
+        if burst is None:
+            self.pair = sort("pair", N, ordered=True)
+            self.sorts = [self.pair]
+            self.query = self.row("query", place)
+        else:
+            self.pair = sort("pair", N - burst, ordered=True)
+            self.right = sort(RIGHT, burst, ordered=True)
+            self.sorts = [self.pair, self.right]
+            self.query = self.right_row("query", burst)
         present = (p for p in structure.pseudo_parameters() if p.name in names)
         self.weights = {p: weight(names[p.name])[()] for p in present}
 
@@ -127,53 +131,57 @@ class Network:
         """A row of the burst, whose pairs are counted from 1."""
         return kind, fixed(self.sorts[-1], place)
 
-    def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
+    def visible(self, row: Row, entry: Entry) -> Node:
         """Sum an entry over all rows that a row attends to."""
         kind, number = row
-        same = ["item"] * (kind == "label") + [kind] * self.to_itself
-        before = self.sorts[: 1 + self.sorts.index(number.sort)]
-        ends = [
-            {"below": number} if s is before[-1] and kind != "query" else {}
-            for s in before
-        ]
-        pairs, *burst = (
-            total(lambda l: entry(("item", l)) + entry(("label", l)), s, **end)
-            for s, end in zip(before, ends, strict=True)
-        )
-        return sum((entry((c, number)) for c in same), sum(burst, pairs))
+
+        def both(l: Term) -> Node:
+            return entry(("item", l)) + entry(("label", l))
+
+        sums = []
+        for rows in self.sorts[: 1 + self.sorts.index(number.sort)]:
+            if rows == number.sort and kind != "query":
+                sums.append(total(both, rows, below=number))
+            else:
+                sums.append(total(both, rows))
+        if kind == "label":
+            sums.append(entry(("item", number)))
+        if self.to_itself:
+            sums.append(entry(row))
+        return sum(sums[1:], sums[0])
 
     def score(self, matrix: str, row: Row, column: Row) -> Node:
         """Entry of X W1 X^T, or of U W2 U^T."""
 
         def product(p: structure.Pseudo) -> Node:
             inner = partial(overlap, structure.BLOCKS[matrix][0][p.row], p.kernel)
-            return self.block(
-                p.column,
-                column,
-                lambda c: self.block(p.row, row, lambda b: inner(b, c)),
-            )
 
-        return sum(
-            (w * product(p) for p, w in self.weights.items() if p.matrix == matrix),
-            node(0),
-        )
+            def with_row(c: Row) -> Node:
+                return self.block(p.row, row, lambda b: inner(b, c))
+
+            return self.block(p.column, column, with_row)
+
+        score = node(0)
+        for p, parameter in self.weights.items():
+            if p.matrix == matrix:
+                score = score + parameter * product(p)
+        return score
 
     def first_attention(self, row: Row, column: Row) -> Node:
         """Softmax weight of the first layer."""
-        every = self.visible(row, lambda c: exp(self.score("W1", row, c)))
-        return exp(self.score("W1", row, column)) / every
+        normaliser = self.visible(row, lambda c: exp(self.score("W1", row, c)))
+        return exp(self.score("W1", row, column)) / normaliser
 
-    def block(self, number: int, row: Row, entry: Callable[[Row], Node]) -> Node:
+    def block(self, number: int, row: Row, entry: Entry) -> Node:
         """An entry linear in a block of U: of a row itself, or of what it retrieved."""
         if number < RETRIEVED:
             return entry(row)
         return self.visible(row, lambda c: self.first_attention(row, c) * entry(c))
 
-    def depending(
-        self, entry: Callable[[Row], Node], kind: str, i: sp.Expr, j: sp.Expr
-    ) -> sp.Expr:
+    def depending(self, entry: Entry, kind: str, i: sp.Expr, j: sp.Expr) -> sp.Expr:
         """A number that depends on the row of pair i only by whether it is pair j."""
-        same, other = (value(entry(self.row(kind, place))) for place in (j, j + d))
+        same = value(entry(self.row(kind, j)))
+        other = value(entry(self.row(kind, j + d)))
         return sp.together(other + (same - other) * sp.KroneckerDelta(i, j))
 
     def key_score(self, row: Row) -> Node:
@@ -201,22 +209,20 @@ class Network:
             return exp(self.key_score((kind, number)))
 
         def squares(l: Term) -> Node:
-            again = overlap(structure.TOKEN, "I", ("item", l), self.query) * weight(
-                *self.query
-            )
-            return (weight("item", l) + self.to_itself * again) ** 2 + weight(
-                "label", l
-            ) ** 2
+            same_token = overlap(structure.TOKEN, "I", ("item", l), self.query)
+            again = same_token * weight(*self.query)
+            on_item = weight("item", l) + self.to_itself * again
+            return on_item**2 + weight("label", l) ** 2
 
-        every = self.visible(self.query, lambda row: weight(*row))
+        normaliser = self.visible(self.query, lambda row: weight(*row))
         right = weight("label", self.query[1])
         squared = total(squares, self.pair)
         if self.right is not None:  # one item and one label, again and again
-            items, right = (
-                total(partial(weight, x), self.right) for x in ("item", "label")
-            )
+            items = total(partial(weight, "item"), self.right)
+            right = total(partial(weight, "label"), self.right)
             squared += (items + self.to_itself * weight(*self.query)) ** 2 + right**2
-        return every, 1 - 2 * gamma * right / every + gamma**2 * squared / every**2
+        linear = 2 * gamma * right / normaliser
+        return normaliser, 1 - linear + gamma**2 * squared / normaliser**2
 
 
 def value(number: Node) -> sp.Expr:
@@ -237,9 +243,8 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     of the rows d pairs later, and of the query.
     """
     scores = Network(mask, SHORT).key_scores()
-    return {
-        name: score / beta for name, score in scores.items() if name != "first"
-    }  # as earlier
+    scores.pop("first", None)  # as earlier
+    return {name: score / beta for name, score in scores.items()}
 
 
 @cache
@@ -253,9 +258,11 @@ def derived(mask: str = "strict", place: Any = q) -> Derived:
 
 def of_later(expr: sp.Expr) -> sp.Expr:
     """Write sums over later pairs as sums over their distance."""
-    return expr.replace(
-        sp.Sum, lambda term, limits: sp.Sum(term.subs(limits[0], q + d), (d, 1, N - q))
-    )
+
+    def over_distance(term: sp.Expr, limits: sp.Tuple) -> sp.Expr:
+        return sp.Sum(term.subs(limits[0], q + d), (d, 1, N - q))
+
+    return expr.replace(sp.Sum, over_distance)
 
 
 def loss_of_query(mask: str = "strict") -> sp.Expr:
@@ -266,46 +273,38 @@ def loss_of_query(mask: str = "strict") -> sp.Expr:
 @cache
 def attention_equations() -> dict[str, Equation]:
     """Scores and attention of both layers, and the loss for a general query."""
-    net, last = Network("strict", SHORT), number("query", q)
-    by_name: dict[str, Equation] = {}
+    chapter = Chapter(ref, ORTHONORMAL, THREE, status="exact")
+    net = Network("strict", SHORT)
+    last = number("query", q)
     corrected = "B.3, corrected: printed as 0; masked, as the label comes later"
     for row, column, place in (("label", "item", "B.3"), ("item", "label", corrected)):
+        entry = S[number(row, k), number(column, l)]
         score = net.depending(partial(net.score, "W1", net.row(row, k)), column, l, k)
-        rows = {f"score_{row}_{column}": (S[number(row, k), number(column, l)], score)}
-        by_name |= table(ref(place), ORTHONORMAL, THREE, status="exact", **rows)
+        chapter.state(f"score_{row}_{column}", entry, score, place)
     pairs = {
         "own_item": ("label", "item", k),
         "other_label": ("label", "label", k - d),
         "of_item": ("item", "label", k - d),
     }
     for mask, end in ENDS.items():
+        masked = f"{mask} mask"
         net = Network(mask, SHORT)
-        given = (ORTHONORMAL, THREE, f"{mask} mask")
-        first = {
-            f"attention_{name}{end}": (
-                T[number(row, k), number(column, k if pair == k else l)],
-                value(net.first_attention(net.row(row, k), net.row(column, pair))),
-            )
-            for name, (row, column, pair) in pairs.items()
-        }
-        scores, made = key_scores(mask), derived(mask)
-        keys = {
-            f"key_{name}{end}": (P[last, number(*KEYS[name])], beta * score)
-            for name, score in scores.items()
-        }
-        normaliser = made.observables[Z_q.name]
-        query = {
-            "query_normaliser": (Z_q, of_later(normaliser)),
-            "query_attention": (
-                Q[last, number("label", q)],
-                sp.exp(beta * scores["own_label"]) / Z_q,
-            ),
-            "loss_query": (
-                squared_error,
-                of_later(made.loss.xreplace({normaliser: Z_q})),
-            ),
-        }
-        keys |= {f"{name}{end}": row for name, row in query.items()}
-        by_name |= table(ref("B.3"), *given, status="exact", **first)
-        by_name |= table(ref("beyond B.3: any q"), *given, status="exact", **keys)
-    return by_name
+        for name, (row, column, pair) in pairs.items():
+            entry = T[number(row, k), number(column, k if pair == k else l)]
+            form = value(net.first_attention(net.row(row, k), net.row(column, pair)))
+            chapter.state(f"attention_{name}{end}", entry, form, "B.3", masked)
+        words = ("beyond B.3: any q", masked)
+        scores = key_scores(mask)
+        for name, score in scores.items():
+            entry = P[last, number(*KEYS[name])]
+            chapter.state(f"key_{name}{end}", entry, beta * score, *words)
+        result = derived(mask)
+        sum_of_weights = result.observables[Z_q.name]
+        form = of_later(sum_of_weights)
+        chapter.state(f"query_normaliser{end}", Z_q, form, *words)
+        entry = Q[last, number("label", q)]
+        form = sp.exp(beta * scores["own_label"]) / Z_q
+        chapter.state(f"query_attention{end}", entry, form, *words)
+        form = of_later(result.loss.xreplace({sum_of_weights: Z_q}))
+        chapter.state(f"loss_query{end}", squared_error, form, *words)
+    return chapter.equations

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Onset, of_onset, until
+from theory import Equation, Onset, of_onset, until
 from theory.call import scope
 from theory.dynamics import prediction
 from theory.induction_heads import drop, dynamics, emergence, expansions
@@ -75,16 +75,13 @@ def predict(
     of = descent.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        path = descent.euler(
-            p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B
-        )[steps]
-        losses = [of(x)[0] for x in path]
-        curves = {
-            short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()
-        }
-        return xr.Dataset(
-            curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)}
-        )
+        last = int(steps[-1])
+        path = descent.euler(p.N, p.query, p.mask, p.time_per_step, last, p.B)[steps]
+        curves: dict[str, Any] = {}
+        for short, full in HEAD.items():
+            curves[short] = ("t", path[:, NAMES.index(full)])
+        curves["loss"] = ("t", [of(x)[0] for x in path])
+        return xr.Dataset(curves, {"t": clock, "step": ("t", steps)})
 
     return prediction.finite(p, follow).assign_attrs(
         kind="theory",
@@ -133,41 +130,49 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         (unit rate for normalised vectors, loss summed over D); infinite if never
         reached.
     """
-    return _three(p, until) if p.trained in PROJECTED else _all(p)
+    if p.trained in PROJECTED:
+        return _three(p, until)
+    return _all(p)
 
 
 def _all(p: Parameters) -> Onset:
     """Onset with all weights trained."""
-    times, notes = all_weights_times(p), []
+    times = all_weights_times(p)
+    absent = dict.fromkeys(("T_gamma", "T_beta", "T_alpha"), "not before the drop")
+    absent["T_drop"] = "never"
+    setting = {name: getattr(p, name) for name in ("N", "data", "query", "mask")}
+    notes = []
+    if p.B > 1:
+        setting["B"] = p.B
     if p.data == "gaussian":
+        setting["D"] = p.dimension
         notes.append(
             f"Gaussian data: to leading order in 1/D, D = {p.dimension}; at N = 16, D ="
             " 32 students drop 1.6% later at eta = 1/8, 5.5% later at eta = 1"
         )
+
+    def equations() -> list[Equation]:
+        if p.B == 1:
+            by_name = scores.equations() | scores.loss_equations()
+        else:
+            by_name = burst.equations() | burst.burst_loss_equations()
+        return [*by_name.values()]
+
     return Onset(
         numbers={"N": float(p.N), **times},
         labels=LABELS | {"T_gamma": "time of gamma_3 = 1/2, flow of all weights"},
-        absent=dict.fromkeys(("T_gamma", "T_beta", "T_alpha"), "not before the drop")
-        | {"T_drop": "never"},
+        absent=absent,
         notes=notes,
         curves=lambda: {ALL_WEIGHTS: _path(p)},
-        equations=lambda: (
-            [*(scores.equations() | scores.loss_equations()).values()]
-            if p.B == 1
-            else [*(burst.equations() | burst.burst_loss_equations()).values()]
-        ),
+        equations=equations,
         plot=draw,
-        setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
-        | ({"B": p.B} if p.B > 1 else {})
-        | ({"D": p.dimension} if p.data == "gaussian" else {}),
+        setting=setting,
         times=dict.fromkeys(times, "t"),
     )
 
 
 def _path(p: Parameters) -> xr.Dataset:
-    """Alpha_3, beta_2, gamma_3 and the loss with all weights trained,
-    up to the drop.
-    """
+    """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, to the drop."""
     speed, pace = descent.rates(p.data, p.dimension)
     curve = descent.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
     return curve[[*SHORT, "loss"]].rename(SHORT).assign_coords(t=curve.t / pace)
@@ -175,9 +180,13 @@ def _path(p: Parameters) -> xr.Dataset:
 
 def _three(p: Parameters, until: float | None) -> Onset:
     """Onset with three trained pseudo-parameters."""
-    times, flow = emergence.times(p.N), dynamics.flow()
+    times = emergence.times(p.N)
+    flow = dynamics.flow()
+    half = sp.Rational(1, 2)
+    crossings = {f"T_{x}": (flow, p, x - half) for x in flow.state}
+    crossings["T_drop"] = (flow, p, flow.observables["loss"] - half)
+    latest = max(value for value in times.values() if math.isfinite(value))
     notes = []
-    risen = {f"T_{x}": x for x in flow.state} | {"T_drop": flow.observables["loss"]}
     if p.N == 1:
         notes.append(
             "N = 1: T_alpha never comes; a label's only predecessor is its own item, so"
@@ -185,23 +194,22 @@ def _three(p: Parameters, until: float | None) -> Onset:
         )
     elif times["T_drop"] < times["T_alpha"]:
         notes.append(f"N = {p.N}: the loss falls below 1/2 before alpha reaches 1/2")
+
+    def equations() -> list[Equation]:
+        asymptotic = expansions.equations() | drop.equations()
+        return [*(dynamics.flow().equations() | asymptotic).values()]
+
     return Onset(
         numbers={"N": float(p.N), **times},
         labels=LABELS,
         absent={"T_alpha": "never emerges"},
         notes=notes,
-        curves=lambda: curves(
-            p.N, until or 1.25 * max(v for v in times.values() if math.isfinite(v))
-        ),
-        equations=lambda: [
-            *dynamics.flow().equations().values(),
-            *expansions.equations().values(),
-            *drop.equations().values(),
-        ],
+        curves=lambda: curves(p.N, until or 1.25 * latest),
+        equations=equations,
         plot=draw,
         setting={"N": p.N},
         times=dict.fromkeys(times, "t"),
-        crossings={name: (flow, p, x - sp.Rational(1, 2)) for name, x in risen.items()},
+        crossings=crossings,
     )
 
 
@@ -216,23 +224,15 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
     if N == 1:
         return {FLOW: curve}
     beta = np.linspace(0, 1.5, 200)
-    slow = {
-        name: (
-            expansions.equations()[name].evaluate(
-                {"N": N, "x": 1 / (2 * N), "beta": beta}
-            )
-        )
-        for name in ("slow_time", "alpha_slow", "gamma_slow")
+    values = {"N": N, "x": 1 / (2 * N), "beta": beta}
+    slow = expansions.equations()
+    manifold = {
+        "alpha": ("t", slow["alpha_slow"].evaluate(values)),
+        "beta": ("t", beta),
+        "gamma": ("t", slow["gamma_slow"].evaluate(values)),
     }
-    approximate = xr.Dataset(
-        {
-            "alpha": ("t", slow["alpha_slow"]),
-            "beta": ("t", beta),
-            "gamma": ("t", slow["gamma_slow"]),
-        },
-        coords={"t": slow["slow_time"]},
-    )
-    return {FLOW: curve, SLOW: approximate}
+    time = slow["slow_time"].evaluate(values)
+    return {FLOW: curve, SLOW: xr.Dataset(manifold, coords={"t": time})}
 
 
 def draw(result: Onset, axes: Any) -> None:
@@ -241,57 +241,58 @@ def draw(result: Onset, axes: Any) -> None:
     """
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
-    left, right = axes
-    drawn, drop = result.curves(), result.numbers["T_drop"]
+    parameters, loss = axes
+    drawn = result.curves()
+    drop = result.numbers["T_drop"]
     name, curve = next(iter(drawn.items()))
     drops = drop <= float(curve.t[-1])
-    before = curve.sel(t=curve.t < drop) if drops else curve
-    for k, ((short, letter), mark) in enumerate(
-        zip(SYMBOLS.items(), "osD", strict=True)
-    ):
-        left.plot(
-            drop - before.t if drops else before.t,
-            before[short],
-            f"{mark}-",
-            ms=4,
-            markevery=0.15,
-            color=f"C{k}",
-            label=f"${letter}$: {ROLES[short]}",
+    before = curve
+    times = curve.t
+    if drops:
+        before = curve.sel(t=curve.t < drop)
+        times = drop - before.t
+    for k, short in enumerate(SYMBOLS):
+        style = "osD"[k] + "-"
+        role = f"${SYMBOLS[short]}$: {ROLES[short]}"
+        parameters.plot(
+            times, before[short], style, ms=4, markevery=0.15, color=f"C{k}", label=role
         )
     if SLOW in drawn and drops:
         slow = drawn[SLOW]
         slow = slow.sel(t=(slow.t > 5 * result.numbers["N"]) & (slow.t < drop))
-        for k, short in enumerate(SYMBOLS):
-            left.plot(
-                drop - slow.t, slow[short], "k--", lw=0.9, label=None if k else SLOW
-            )
-    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
-    left.set(
-        ylabel="parameter",
-        ylim=(0, 1.05 * float(before[list(SYMBOLS)].to_array().max())),
-    )
+        for short, label in zip(SYMBOLS, (SLOW, None, None), strict=True):
+            parameters.plot(drop - slow.t, slow[short], "k--", lw=0.9, label=label)
+    parameters.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
+    highest = float(before[list(SYMBOLS)].to_array().max())
+    parameters.set(ylabel="parameter", ylim=(0, 1.05 * highest))
     if drops:
-        falls = curve.t[(curve.loss < 0.95 * curve.loss[0]) & (curve.loss > 0.5)]
-        around = 1.5 * (drop - float(falls[0])) if falls.size else 0.1 * drop
-        after = min(around, max(float(curve.t[-1]) - drop, 0.05 * around))
-        said = f"{drop:.0f}" if drop >= 1000 else f"{drop:.4g}"
-        close = curve.sel(t=abs(curve.t - drop) < around)
-        left.set(
+        around = _draw_drop(loss, name, curve, drop)
+        parameters.set(
             xscale="log",
             xlim=(drop, around / 100),
             xlabel=r"time left, $T_\mathrm{drop} - t$ (unit rate, summed loss)",
         )
-        right.plot(close.t - drop, close.loss, color="C3", label=name)
-        right.plot(
-            [0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {said}$"
-        )
-        right.set(
-            xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, after)
-        )
     else:
-        left.set(xlabel="training time $t$ (unit rate, summed loss)")
-        right.plot(curve.t, curve.loss, color="C3", label=name)
-        right.set(xlabel="training time $t$ (unit rate, summed loss)")
-    right.set(ylabel=r"loss $\mathcal{L}$", ylim=(0, 1.05 * float(curve.loss.max())))
+        parameters.set(xlabel="training time $t$ (unit rate, summed loss)")
+        loss.plot(curve.t, curve.loss, color="C3", label=name)
+        loss.set(xlabel="training time $t$ (unit rate, summed loss)")
+    loss.set(ylabel=r"loss $\mathcal{L}$", ylim=(0, 1.05 * float(curve.loss.max())))
     for axis in axes:
         plotting.below(axis)
+
+
+def _draw_drop(axis: Any, name: str, curve: xr.Dataset, drop: float) -> float:
+    """Draw the loss around the drop; how long before the drop the drawing begins."""
+    falls = curve.t[(curve.loss < 0.95 * curve.loss[0]) & (curve.loss > 0.5)]
+    around = 0.1 * drop
+    if falls.size:
+        around = 1.5 * (drop - float(falls[0]))
+    after = min(around, max(float(curve.t[-1]) - drop, 0.05 * around))
+    close = curve.sel(t=abs(curve.t - drop) < around)
+    axis.plot(close.t - drop, close.loss, color="C3", label=name)
+    rounded = f"{drop:.0f}" if drop >= 1000 else f"{drop:.4g}"
+    label = rf"$T_\mathrm{{drop}} = {rounded}$"
+    axis.plot([0], [0.5], "o", ms=5, color="C3", label=label)
+    xlabel = r"time since the drop, $t - T_\mathrm{drop}$"
+    axis.set(xlabel=xlabel, xlim=(-around, after))
+    return around

@@ -13,9 +13,8 @@ from theory.call.parameters import BaseParameters, Preset, Stepped, parameter
 from theory.call.refusal import ParameterError
 
 LAST = dict(data="orthonormal", query="last")
-LARGEST_N = (
-    10**7
-)  # beyond it, double precision does not resolve the O(1) terms of emergence times
+# beyond it, double precision does not resolve the O(1) terms of emergence times
+LARGEST_N = 10**7
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,11 @@ class Parameters(Stepped):
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
-        if self.B > 1 and self.query != "last":
-            raise ParameterError(f"B = {self.B}: must be 1 unless query = 'last'")
-        if self.B > 1 and self.B >= self.N:
-            raise ParameterError(f"B = {self.B}: must be below N = {self.N}, or 1")
+        if self.B > 1:
+            if self.query != "last":
+                raise ParameterError(f"B = {self.B}: must be 1 unless query = 'last'")
+            if self.B >= self.N:
+                raise ParameterError(f"B = {self.B}: must be below N = {self.N}, or 1")
         if self.data == "orthonormal" and self.dimension < 2 * self.N:
             raise ParameterError(
                 f"D = {self.D}: must be >= 2 N = {2 * self.N} for orthonormal data"
@@ -109,7 +109,9 @@ class Parameters(Stepped):
     @property
     def dimension(self) -> int:
         """D, or by default the smallest dimension with N orthonormal pairs."""
-        return 2 * self.N if self.D is None else self.D
+        if self.D is None:
+            return 2 * self.N
+        return self.D
 
     @property
     def CLOCK(self) -> str:  # type: ignore[override]
@@ -188,14 +190,12 @@ class StandardParameters(BaseParameters):
 
 LEAST_D = 32  # there the drop is 1.6% later than leading order in 1/D says, at N = 16
 PROJECTED = ("three", "projected")
-TIME = (
-    "loss",
-    "eta",
-    "batch_size",
-    "steps",
-    "eval_every",
-)  # the unit of time, noise, measurement
+# the unit of time, noise, measurement
+TIME = ("loss", "eta", "batch_size", "steps", "eval_every")
+ALL_TRAINED = only("trained", "all")
 ORTHONORMAL = only("data", "orthonormal")
+LAST_PAIR = only("query", "last")
+STRICT = only("mask", "strict")
 BURSTS = Limit(
     "B",
     "1, or all weights on orthonormal data (of three numbers: induction_heads.bursty)",
@@ -213,13 +213,17 @@ LARGE_D = Limit(
 
 def _unless_all(field: str, value: str, others: str = "any") -> Limit:
     """One value of a field, or others as well where all weights are trained."""
+
+    def holds(p: Parameters, runs: Any) -> bool:
+        present = getattr(p, field)
+        if p.trained == "all" and others in ("any", present):
+            return True
+        return present == value
+
     return Limit(
         field,
         f"{value} (or {others}, where all weights are trained)",
-        lambda p, runs: (
-            (given := getattr(p, field)) == value
-            or (p.trained == "all" and others in ("any", given))
-        ),
+        holds,
         lambda p, runs: repr(getattr(p, field)),
         ("trained",),
     )
@@ -232,37 +236,25 @@ QUERY = only("query", "last", "uniform")
 THREE = Scope(
     "the flow (B.5)",
     "three trained numbers on orthonormal data, the last pair queried",
-    (
-        only("trained", *PROJECTED),
-        ORTHONORMAL,
-        only("query", "last"),
-        only("mask", "strict"),
-        BURSTS,
-    ),
+    (only("trained", *PROJECTED), ORTHONORMAL, LAST_PAIR, STRICT, BURSTS),
     ("D", *TIME),
 )
 ALL = Scope(
     "the flow of all weights",
     "all weights, the last pair or a uniform one queried",
-    (only("trained", "all"), QUERY, LARGE_D, BURSTS),
+    (ALL_TRAINED, QUERY, LARGE_D, BURSTS),
     ("mask", *TIME),
 )
 DESCENT = Scope(
     "descent of the flow of all weights",
     "all weights on orthonormal data, the last pair or a uniform one queried",
-    (only("trained", "all"), QUERY, ORTHONORMAL),
+    (ALL_TRAINED, QUERY, ORTHONORMAL),
     ("D", "mask", *TIME),
 )
 PLATEAU = Scope(
     "the flow of five numbers",
     "all weights on orthonormal data, the last pair queried",
-    (
-        only("trained", "all"),
-        ORTHONORMAL,
-        only("query", "last"),
-        only("mask", "strict"),
-        only("B", 1),
-    ),
+    (ALL_TRAINED, ORTHONORMAL, LAST_PAIR, STRICT, only("B", 1)),
     DESCENT.free,
 )
 EMERGENCE = Scope(

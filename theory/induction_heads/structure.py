@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 
-from theory import Equations, array, symbol, table
+from theory import Chapter, Equations, array, symbol
 from theory.induction_heads.symbols import (
     W1,
     W2,
@@ -71,53 +71,43 @@ def softmax(score: sp.IndexedBase) -> sp.Expr:
     return sp.exp(score[i, j]) / sp.Sum(sp.exp(score[i, k]), (k, 1, last))
 
 
-@cache
+def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr:
+    """Entry (i, j) of rows W rows^T."""
+    return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
+
+
+ITEM, LABEL, QUERY = 2 * k - 1, 2 * k, 2 * N + 1  # rows
+EXCHANGED = sp.KroneckerDelta(n, m + D / 2) + sp.KroneckerDelta(m, n + D / 2)
+SWAPPED_CODE = sp.Sum(code[k, n] * M[n, m], (n, 1, D))
+RETRIEVED_1 = sp.Sum(T[i, j] * X[j, m], (j, 1, last))
+RETRIEVED_2 = sp.Sum(Q[i, j] * U[j, m], (j, 1, last))
+READ_OUT = sp.Sum(V[QUERY, n] * W3[n, m], (n, 1, 8 * D))
+ERROR = sp.Sum((y[m] - output[m]) ** 2, (m, 1, D))
+LAYERS = "Eq. (1), A.4"
+
+model = Chapter(ref, status="exact")
+model.state("swap", M[m, n], EXCHANGED, "Eq. (2)", "D even")
+model.state("item_token", X_token[ITEM, m], a[k, m], "Eq. (3)")
+model.state("item_position", X_position[ITEM, m], code[k, m], "Eq. (3)")
+model.state("label_token", X_token[LABEL, m], b[k, m], "Eq. (3)")
+model.state("label_position", X_position[LABEL, m], SWAPPED_CODE, "Eq. (3)")
+model.state("query_token", X_token[QUERY, m], a[q, m], "Eq. (4)")
+model.state("query_position", X_position[QUERY, m], sp.S.Zero, "Eq. (4)")
+model.state("target", y[m], b[q, m], "Eq. (4)")
+model.state("scores_1", S[i, j], bilinear(X, W1, 2 * D), LAYERS)
+model.state("attention_1", T[i, j], softmax(S), LAYERS, MASK)
+model.state("retrieved_1", U[i, 2 * D + m], RETRIEVED_1, LAYERS)
+model.state("scores_2", P[i, j], bilinear(U, W2, 4 * D), LAYERS)
+model.state("attention_2", Q[i, j], softmax(P), LAYERS, MASK)
+model.state("retrieved_2", V[i, 4 * D + m], RETRIEVED_2, LAYERS)
+model.state("output", output[m], READ_OUT, "Eq. (1), A.3")
+SUMMED = "summed over the D coordinates"
+model.state("squared_error", squared_error, ERROR, "Sec. 3.2, A.3", SUMMED)
+
+
 def definitions() -> Equations:
     """Definitions from which everything else is derived."""
-    half = D / 2
-    swap = sp.KroneckerDelta(n, m + half) + sp.KroneckerDelta(m, n + half)
-    end = 2 * N + 1
-
-    def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr:
-        return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
-
-    return table(
-        ref,
-        status="exact",
-        swap=(M[m, n], swap, "Eq. (2)", "D even"),
-        item_token=(X_token[2 * k - 1, m], a[k, m], "Eq. (3)"),
-        item_position=(X_position[2 * k - 1, m], code[k, m], "Eq. (3)"),
-        label_token=(X_token[2 * k, m], b[k, m], "Eq. (3)"),
-        label_position=(
-            X_position[2 * k, m],
-            sp.Sum(code[k, n] * M[n, m], (n, 1, D)),
-            "Eq. (3)",
-        ),
-        query_token=(X_token[end, m], a[q, m], "Eq. (4)"),
-        query_position=(X_position[end, m], sp.S.Zero, "Eq. (4)"),
-        target=(y[m], b[q, m], "Eq. (4)"),
-        scores_1=(S[i, j], bilinear(X, W1, 2 * D), "Eq. (1), A.4"),
-        attention_1=(T[i, j], softmax(S), "Eq. (1), A.4", MASK),
-        retrieved_1=(
-            U[i, 2 * D + m],
-            sp.Sum(T[i, j] * X[j, m], (j, 1, last)),
-            "Eq. (1), A.4",
-        ),
-        scores_2=(P[i, j], bilinear(U, W2, 4 * D), "Eq. (1), A.4"),
-        attention_2=(Q[i, j], softmax(P), "Eq. (1), A.4", MASK),
-        retrieved_2=(
-            V[i, 4 * D + m],
-            sp.Sum(Q[i, j] * U[j, m], (j, 1, last)),
-            "Eq. (1), A.4",
-        ),
-        output=(output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), "Eq. (1), A.3"),
-        squared_error=(
-            squared_error,
-            sp.Sum((y[m] - output[m]) ** 2, (m, 1, D)),
-            "Sec. 3.2, A.3",
-            "summed over the D coordinates",
-        ),
-    )
+    return model.equations
 
 
 TOKEN, POSITION = "token", "position"
@@ -156,21 +146,15 @@ def pseudo_parameters() -> tuple[Pseudo, ...]:
     """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from
     the commutants of the blocks.
     """
-    kernels = {
-        kinds: commutant(*kinds)
-        for kinds in itertools.product((TOKEN, POSITION), repeat=2)
-    }
-    names = []
+    parameters = []
     for matrix, (rows, columns) in BLOCKS.items():
         number = itertools.count(1)
-        for (row, left), (column, right) in itertools.product(
-            enumerate(rows), enumerate(columns)
-        ):
-            names += [
-                Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, row, column, k)
-                for k in kernels[left, right]
-            ]
-    return tuple(names)
+        for row, left in enumerate(rows):
+            for column, right in enumerate(columns):
+                for kernel in commutant(left, right):
+                    name = f"{NAMES[matrix]}_{next(number)}"
+                    parameters.append(Pseudo(name, matrix, row, column, kernel))
+    return tuple(parameters)
 
 
 def reachable() -> tuple[str, ...]:
@@ -206,9 +190,8 @@ def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
     if kind == TOKEN:
         return tuple(signed_permutations(D))
     corners = (np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
-    return tuple(
-        np.kron(corner, e) for corner in corners for e in signed_permutations(D // 2)
-    )
+    pairs = itertools.product(corners, signed_permutations(D // 2))
+    return tuple(np.kron(corner, e) for corner, e in pairs)
 
 
 def averages(left: str, right: str, D: int) -> np.ndarray:
@@ -217,7 +200,8 @@ def averages(left: str, right: str, D: int) -> np.ndarray:
     Each row is one flattened sum. If both sides are of the same kind they are rotated
     by the same element; otherwise by independent ones, and the sum factorises.
     """
-    a, b = np.array(group(left, D)), np.array(group(right, D))
+    a = np.array(group(left, D))
+    b = np.array(group(right, D))
     if left == right:
         return np.einsum("gij,gkl->ikjl", a, b).reshape(D * D, D * D)
     return np.kron(a.sum(0), b.sum(0))
@@ -240,35 +224,39 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
     spanned = averages(left, right, D)
     candidates = {"I": np.eye(D, dtype=int), "M": swap(D)}
     rank = sp.Matrix(spanned.tolist()).rank()
-    size = len(group(left, D)) * (1 if left == right else len(group(right, D)))
-    kept = tuple(
-        k
-        for k, matrix in candidates.items()
-        if (spanned @ matrix.ravel() == size * matrix.ravel()).all()
-    )
-    if len(kept) != rank:
+    size = len(group(left, D))
+    if left != right:
+        size *= len(group(right, D))
+    invariant = []
+    for kernel, matrix in candidates.items():
+        entries = matrix.ravel()
+        if (spanned @ entries == size * entries).all():
+            invariant.append(kernel)
+    if len(invariant) != rank:
         raise ArithmeticError(
             f"{left}-{right} blocks: {rank} invariant directions, of which I and M are"
-            f" {len(kept)}"
+            f" {len(invariant)}"
         )
-    return kept
+    return tuple(invariant)
 
 
 def dimension(D: int) -> Fraction:
     """Dimension of the space of invariant (W1, W2, W3), by the character formula: an
     average over the group that is exactly an integer.
     """
-    trace = {
-        kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)
-    }
-    mean = {kind: Fraction(sum(v), len(v)) for kind, v in trace.items()}
-    square = {
-        kind: Fraction(sum(x * x for x in v), len(v)) for kind, v in trace.items()
-    }
+    mean: dict[str, Fraction] = {}
+    square: dict[str, Fraction] = {}
+    for kind in (TOKEN, POSITION):
+        traces = [int(np.trace(g)) for g in group(kind, D)]
+        mean[kind] = Fraction(sum(traces), len(traces))
+        square[kind] = Fraction(sum(x * x for x in traces), len(traces))
     total = Fraction(0)
     for rows, columns in BLOCKS.values():
         for left, right in itertools.product(rows, columns):
-            total += square[left] if left == right else mean[left] * mean[right]
+            if left == right:
+                total += square[left]
+            else:
+                total += mean[left] * mean[right]
     return total
 
 
@@ -280,23 +268,19 @@ def equations() -> Equations:
         letter, number = name.split("_")
         means = f"reduced weight of {matrix}"
         parameter = symbol(name, rf"\{letter}_{{{number}}}", means, real=True)
-        entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
+        kernels = {"I": sp.KroneckerDelta(m, n), "M": M[m, n]}
         place = (matrix, row, column)
-        blocks[place] = blocks.get(place, sp.S.Zero) + entry
-    still = [
-        symbol(p.name, real=True)
-        for p in pseudo_parameters()
-        if p.name not in reachable()
-    ]
-    rows = {}
+        blocks[place] = blocks.get(place, sp.S.Zero) + parameter * kernels[kernel]
+    names = (p.name for p in pseudo_parameters())
+    still = {symbol(name, real=True): 0 for name in names if name not in reachable()}
+    theorem = Chapter(ref, *ASSUMED, status="exact")
     for (matrix, row, column), entry in blocks.items():
         places = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
-        moving = entry.subs(dict.fromkeys(still, 0))
-        note = "" if moving == entry else ", sharpened: stays zero for all time"
         name = f"{matrix}_{''.join(map(str, places))}"
-        rows[name] = (
-            ARRAYS[matrix][*places, m, n],
-            moving,
-            f"Theorem 1, {EQUATION[matrix]}{note}",
-        )
-    return table(ref, *ASSUMED, status="exact", **rows)
+        block = ARRAYS[matrix][*places, m, n]
+        moving = entry.subs(still)
+        source = f"Theorem 1, {EQUATION[matrix]}"
+        if moving != entry:
+            source += ", sharpened: stays zero for all time"
+        theorem.state(name, block, moving, source)
+    return theorem.equations

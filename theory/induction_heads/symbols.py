@@ -20,12 +20,13 @@ mean_B = symbol(
 )
 mean_B2 = symbol("mean_B2", r"\langle B^{2}\rangle", "its mean square", positive=True)
 q = symbol("q", means="pair that is queried", integer=True, positive=True)
-k, l = (symbol(x, means="a pair", integer=True, positive=True) for x in "kl")
+k = symbol("k", means="a pair", integer=True, positive=True)
+l = symbol("l", means="a pair", integer=True, positive=True)
 d = symbol("d", means="distance of a pair", integer=True, positive=True)
-i, j = (
-    symbol(x, means="a row of the sequence", integer=True, positive=True) for x in "ij"
-)
-m, n = (symbol(x, means="a coordinate", integer=True, positive=True) for x in "mn")
+i = symbol("i", means="a row of the sequence", integer=True, positive=True)
+j = symbol("j", means="a row of the sequence", integer=True, positive=True)
+m = symbol("m", means="a coordinate", integer=True, positive=True)
+n = symbol("n", means="a coordinate", integer=True, positive=True)
 
 # Weights and training
 t = symbol(

@@ -3,6 +3,7 @@ diagram; the thresholds alpha_c, where the global minimum changes from positiona
 semantic, and alpha_l, above which the semantic layer beats the linear one.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -52,9 +53,8 @@ def continue_branch(
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
         here = p.replace(alpha=alpha)
         try:
-            if (
-                branch == "positional" and not points
-            ):  # a coarse search is ten times cheaper
+            # a coarse search is ten times cheaper
+            if branch == "positional" and not points:
                 near = solve(here.replace(order=min(COARSE, p.order)), branch, near)
                 if not near.exists:
                     near = None
@@ -89,29 +89,30 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
         Variables of `MEANING` over ``alpha``.
     """
     alphas = [float(a) for a in alphas]
-    rows = [
-        (
-            {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
-            if f is not None
-            else dict.fromkeys(MEANING, np.nan)
-        )
-        for f in continue_branch(p, branch, alphas)
-    ]
-    data = {
-        k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text})
-        for k, text in MEANING.items()
+    rows = [_row(point) for point in continue_branch(p, branch, alphas)]
+    data = {}
+    for name, meaning in MEANING.items():
+        values = np.array([row[name] for row in rows], float)
+        data[name] = ("alpha", values, {"long_name": meaning})
+    attributes = {
+        "kind": "theory",
+        "branch": branch,
+        "parameters": p.as_json(),
+        "reference": "cui2024, Eqs. (7)-(14)",
+        "status": "closure",
     }
-    return xr.Dataset(
-        data,
-        coords={"alpha": alphas},
-        attrs={
-            "kind": "theory",
-            "branch": branch,
-            "parameters": p.as_json(),
-            "reference": "cui2024, Eqs. (7)-(14)",
-            "status": "closure",
-        },
-    )
+    return xr.Dataset(data, coords={"alpha": alphas}, attrs=attributes)
+
+
+def _row(point: FixedPoint | None) -> dict[str, float]:
+    """Variables of `MEANING` at a point of a branch; NaN where there is none."""
+    if point is None:
+        return dict.fromkeys(MEANING, np.nan)
+    row = point.summary()
+    row["slope"] = point.slope
+    row["replicon"] = point.replicon
+    row["jump"] = point.jump
+    return row
 
 
 @scope.pointwise(MINIMUM)
@@ -144,18 +145,14 @@ def phase_diagram(
         )
     omegas = [float(w) for w in omegas]
     alphas = [float(a) for a in alphas]
-    tasks = [
-        joblib.delayed(curve)(p.replace(omega=w), branch, alphas)
-        for branch in OVERLAP
-        for w in omegas
-    ]
+    task = joblib.delayed(curve)
+    tasks = []
+    for branch, omega in itertools.product(OVERLAP, omegas):
+        tasks.append(task(p.replace(omega=omega), branch, alphas))
     results = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
-    rows = [
-        xr.concat(
-            results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop"
-        )
-        for k in range(2)
-    ]
+    rows = []
+    for part in (results[: len(omegas)], results[len(omegas) :]):
+        rows.append(xr.concat(part, "omega", combine_attrs="drop"))
     return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=[*OVERLAP])
 
 
@@ -163,13 +160,13 @@ def phase_diagram(
 
 # default start of the search; both branches exist there in all settings of the paper
 FIRST = 2.0
-SMALLEST, LARGEST = 0.05, 16.0  # range of alpha that is searched
+SMALLEST = 0.05  # range of alpha that is searched
+LARGEST = 16.0
 # Newton stops if its step in alpha is below this; the error is of second order in it
 CLOSE = 1e-4
 STEPS = 25
-NARROW = (
-    1.02  # smallest ratio of alphas in the search for a common range of both branches
-)
+# smallest ratio of alphas in the search for a common range of both branches
+NARROW = 1.02
 
 
 @dataclass(frozen=True)
@@ -210,11 +207,9 @@ def _critical(
     def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
         return solve(p.replace(alpha=alpha), branch, start)
 
-    return (
-        crossing(at, near.alpha_c, near.at_alpha_c)
-        if near and near.at_alpha_c
-        else crossing(at)
-    )
+    if near and near.at_alpha_c:
+        return crossing(at, near.alpha_c, near.at_alpha_c)
+    return crossing(at)
 
 
 def crossing(
@@ -242,20 +237,20 @@ def crossing(
     Missing
         If there is no crossing.
     """
-    low, high, lost = (
-        0.0,
-        math.inf,
-        "",
-    )  # no semantic branch below, no positional branch above
+    low = 0.0  # no semantic branch below
+    high = math.inf  # no positional branch above
+    lost = ""  # what has not converged
 
     for _ in range(STEPS):
         try:
             semantic = solve_at(alpha, "semantic", starts.get("semantic"))
         except NotConverged as error:
-            semantic, lost = None, f"; not converged: {error}"
+            semantic = None
+            lost = f"; not converged: {error}"
         if semantic is None or not semantic.exists:
             # The semantic branch starts at larger alpha, if at all.
-            low, starts = max(low, alpha), {}
+            low = max(low, alpha)
+            starts = {}
             alpha = _between(low, high, 1.5 * alpha, lost)
             if alpha > LARGEST:
                 raise Missing(f"no semantic branch up to alpha = {LARGEST:g}{lost}")
@@ -264,7 +259,8 @@ def crossing(
         if not positional.exists:
             # At small omega the positional branch ends at large alpha, well above the
             # crossing.
-            high, starts = min(high, alpha), {}
+            high = min(high, alpha)
+            starts = {}
             alpha = _between(low, high, 0.6 * alpha, lost)
             if alpha < SMALLEST:
                 raise Missing(
@@ -311,30 +307,33 @@ def _linear(
     level = baseline(p)["half_test"]
     if level <= 0:
         raise Missing("the linear layer is exact")
-    here, gap = first, first.test_mse_half - level
-    step = (
-        guess - first.p.complexity
-        if guess
-        else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
-    )
+    here = first
+    place = first.p.complexity
+    gap = first.test_mse_half - level
+    if guess:
+        step = guess - place
+    elif gap > 0:
+        step = 0.15 * place
+    else:
+        step = -0.15 * place
     for _ in range(STEPS):
-        alpha = here.p.complexity + max(
-            -here.p.complexity / 2, min(step, here.p.complexity)
-        )
+        alpha = place + max(-place / 2, min(step, place))
         if alpha > LARGEST:
             raise Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
         there = solve(p.replace(alpha=alpha), "semantic", here)
         if not there.exists:
             raise Missing(f"no semantic branch at alpha = {alpha:g}")
         gap_there = there.test_mse_half - level
-        slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
-        # If the error still increases, at small alpha, the crossing lies far above.
-        step = (
-            -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
-        )
+        slope = (gap_there - gap) / (there.p.complexity - place)
+        if slope < 0:
+            step = -gap_there / slope
+        else:  # the error still increases, at small alpha: the crossing lies far above
+            step = math.copysign(0.5 * alpha, gap_there)
         if abs(step) < CLOSE:
             return alpha + step, there
-        here, gap = there, gap_there
+        here = there
+        place = there.p.complexity
+        gap = gap_there
     raise Missing(f"the secant method did not settle in {STEPS} steps")
 
 
@@ -348,7 +347,9 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     except Missing as error:
         reasons = {"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
         return Thresholds(p.omega, math.nan, math.nan, reasons)
-    guess = near.alpha_l / near.alpha_c * alpha_c if near and near.at_alpha_l else None
+    guess = None
+    if near and near.at_alpha_l:
+        guess = near.alpha_l / near.alpha_c * alpha_c
     try:
         alpha_l, point = _linear(p, points["semantic"], guess)
     except Missing as error:
@@ -364,6 +365,7 @@ def line(
     points = []
     for omega in omegas:
         result = thresholds(p.replace(omega=float(omega)), near)
-        near = result if result.at_alpha_c else near
+        if result.at_alpha_c:
+            near = result
         points.append(result)
     return points

@@ -13,7 +13,7 @@ mean field as long as that well exists; its lines are split where the well ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple, Self
 
@@ -32,6 +32,9 @@ CUT_FOUND = 1e-7
 FARTHEST_CUT = 2.0  # wells are about 1 apart, with jumps between them
 BISECTIONS = 10  # to 2e-3, then extrapolated
 SAME_WELL = 1e-6  # distance below which two minimisers are the same
+
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class State(NamedTuple):
@@ -76,14 +79,15 @@ def target(p: Parameters, h: np.ndarray) -> np.ndarray:
     ``(2, ...)``.
     """
     values = p.values() | {"h_1": h[0], "h_2": h[1]}
-    return np.stack(
-        [definitions.equations()[name].evaluate(values) for name in ("Y_12", "Y_21")]
-    )
+    entries = definitions.equations()
+    first = entries["Y_12"].evaluate(values)
+    second = entries["Y_21"].evaluate(values)
+    return np.stack([first, second])
 
 
 @cache
 def teacher_nodes(
-    task: Parameters, order: int, whole: bool
+    task: Parameters, order: int, full_plane: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Nodes ``h``, weights, targets ``Y`` and axis ``z_0`` on the plane, or on its half
     ``h_1 > 0``.
@@ -92,8 +96,9 @@ def teacher_nodes(
     averaged functions are then even under ``h -> -h``.
     """
     x, weight = gauss_hermite(order)
-    half = (x > 0) | whole
-    h = task.sigma * np.array(np.meshgrid(x[half], x, indexing="ij")).reshape(2, -1)
+    half = (x > 0) | full_plane
+    grid = np.array(np.meshgrid(x[half], x, indexing="ij"))
+    h = task.sigma * grid.reshape(2, -1)
     weights = np.outer(weight[half], weight).ravel()
     Y = target(task, h)
     return h, weights / weights.sum(), Y, prox.target_solution(Y)
@@ -118,34 +123,34 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     rho = p.sigma**2
     mean = state.theta / rho * h + np.array([[state.m], [-state.m]])
     spread = np.sqrt(state.q - state.theta**2 / rho)
-    across, across_weight = gauss_hermite(
-        p.order // 2 + 2
-    )  # nothing jumps across the lines
+    # nothing jumps across the lines
+    across, across_weight = gauss_hermite(p.order // 2 + 2)
     lines = Lines.through(p, state.V, Y, z_0, mean, spread * across)
-    h = np.repeat(h, across.size, 1)
+    centre = lines.centre
+    h = np.repeat(h, across.size, 1)[:, :, None]
     weights = np.outer(weights, across_weight).ravel()
     cut, plus, minus = lines.jump(None if near is None else near.cut)
     where = cut
     if p.prox == "local":
-        where = lines.end_of_plus_well(cut, plus, minus, lines.centre - REACH * spread)
-    along, share, start = _two_sides(p.order, where, lines.centre, spread, plus, minus)
+        where = lines.end_of_plus_well(cut, plus, minus, centre - REACH * spread)
+    along, share, start = _two_sides(p.order, where, centre, spread, plus, minus)
     if near is not None:
         start = _from_nearby(lines, near.wells, start, plus, minus)
     z, value, hessian = lines.descend(start, along)
-    density = (
-        np.exp(-(((where - lines.centre) / spread) ** 2) / 2)
-        / np.sqrt(2 * np.pi)
-        / spread
-    )
     total = weights[:, None] * share
-    of_channel = integrands(
-        p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None]
-    )
-    means = {"E_M": value, **of_channel}
+
+    def average(values: np.ndarray) -> float:
+        return float((total * values).sum())
+
+    of_channel = integrands(p, state, h, lines.at(along), z, lines.Y[:, :, None])
+    numbers = {name: average(values) for name, values in of_channel.items()}
+    gaussian = np.exp(-(((where - centre) / spread) ** 2) / 2)
+    density = gaussian / np.sqrt(2 * np.pi) / spread
+    squared_jump = ((plus - minus) ** 2).sum(0)
     return Averages(
-        {name: float((total * values).sum()) for name, values in means.items()},
-        replicon=float((total * _response(state.V * hessian)).sum()),
-        jump=float((weights * density * ((plus - minus) ** 2).sum(0)).sum()),
+        {"E_M": average(value), **numbers},
+        replicon=average(_response(state.V * hessian)),
+        jump=float((weights * density * squared_jump).sum()),
         cut=cut,
         wells=z,
     )
@@ -163,9 +168,8 @@ def _from_nearby(
     """
     side = np.repeat([-1, 1], start.shape[2] // 2)
     between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
-    return np.where(
-        side * ((wells * lines.normal[..., None]).sum(0) - between) > 0, wells, start
-    )
+    distance = (wells * lines.normal[..., None]).sum(0) - between
+    return np.where(side * distance > 0, wells, start)
 
 
 def integrands(
@@ -180,12 +184,10 @@ def integrands(
     to zero, as on the half plane of h their cancellation would be missed.
     """
     g = (z - w) / state.V
-    xi = (w - np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))) / np.sqrt(
-        state.q
-    )
-    eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(
-        p.sigma**2 - state.theta**2 / state.q
-    )
+    mean = np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))
+    xi = (w - mean) / np.sqrt(state.q)
+    unexplained = np.sqrt(p.sigma**2 - state.theta**2 / state.q)
+    eta = (h - state.theta / np.sqrt(state.q) * xi) / unexplained
     nothing = np.zeros(g.shape[1:])
     return {
         "E_gg": (g * g).sum(0),
@@ -202,11 +204,9 @@ def _response(hessian: np.ndarray) -> np.ndarray:
     """
     a, b, c = hessian
     determinant = a * c - b * b
-    return (
-        (c / determinant - 1) ** 2
-        + (a / determinant - 1) ** 2
-        + 2 * (b / determinant) ** 2
-    )
+    first = (c / determinant - 1) ** 2
+    second = (a / determinant - 1) ** 2
+    return first + second + 2 * (b / determinant) ** 2
 
 
 def _two_sides(
@@ -216,25 +216,25 @@ def _two_sides(
     spread: float,
     plus: np.ndarray,
     minus: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Arrays:
     """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and
     starting points for the minimiser.
     """
     x, weight = gauss_legendre(order)
-    low, high = centre - REACH * spread, centre + REACH * spread
+    low = centre - REACH * spread
+    high = centre + REACH * spread
     inside = np.clip(cut, low, high)  # nodes only where the Gaussian has weight
     sides = []
     for begin, end, well in ((low, inside, minus), (inside, high, plus)):
-        nodes = begin[:, None] + (end - begin)[:, None] * x
+        length = (end - begin)[:, None]
+        nodes = begin[:, None] + length * x
         density = np.exp(-(((nodes - centre[:, None]) / spread) ** 2) / 2)
-        shares = (end - begin)[:, None] * weight * density
-        sides.append(
-            (nodes, shares, np.broadcast_to(well[..., None], (2, *nodes.shape)))
-        )
-    along, weights, start = (
+        start = np.broadcast_to(well[..., None], (2, *nodes.shape))
+        sides.append((nodes, length * weight * density, start))
+    along, weights, starts = (
         np.concatenate(parts, -1) for parts in zip(*sides, strict=True)
     )
-    return along, weights / weights.sum(-1, keepdims=True), start
+    return along, weights / weights.sum(-1, keepdims=True), starts
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,7 @@ class Lines:
         """
         return self.base[..., None] + self.normal[..., None] * along
 
-    def descend(
-        self, start: np.ndarray, along: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def descend(self, start: np.ndarray, along: np.ndarray) -> Arrays:
         """Minimisers, values and Hessians at coordinates ``along``, started from
         ``(2, line, node)``.
         """
@@ -313,27 +311,30 @@ class Lines:
 
     def _of(self, active: np.ndarray) -> Lines:
         """Select lines."""
-        Y, normal, far, base = (
-            v[:, active] for v in (self.Y, self.normal, self.far, self.base)
+        return replace(
+            self,
+            Y=self.Y[:, active],
+            normal=self.normal[:, active],
+            far=self.far[:, active],
+            base=self.base[:, active],
+            centre=self.centre[active],
         )
-        return Lines(self.p, self.variance, Y, normal, far, base, self.centre[active])
+
+    def _wells(self, start: np.ndarray, at: np.ndarray) -> Arrays:
+        """Minimiser, value and Hessian at one coordinate of every line."""
+        z, value, hessian = self.descend(start[..., None], at[:, None])
+        return z[..., 0], value[..., 0], hessian[..., 0]
 
     def _both(self, at: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, ...]:
         """Wells reached from far on the + and the - side, their values, and the Hessian
         of the first.
         """
         lines = self._of(active)
-        up, f_up, curvature = (
-            v[..., 0] for v in lines.descend(lines.far[..., None], at[:, None])
-        )
-        down, f_down, _ = (
-            v[..., 0] for v in lines.descend(-lines.far[..., None], at[:, None])
-        )
+        up, f_up, curvature = lines._wells(lines.far, at)
+        down, f_down, _ = lines._wells(-lines.far, at)
         return up, f_up, down, f_down, curvature
 
-    def jump(
-        self, guess: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def jump(self, guess: np.ndarray | None) -> Arrays:
         """Coordinate at which the global minimiser changes sides, shape (lines,), and
         the two wells there, shape (2, lines).
 
@@ -344,27 +345,31 @@ class Lines:
         cut = np.zeros(self.centre.size) if guess is None else guess.copy()
         low = np.full(cut.size, -FARTHEST_CUT)
         high = np.full(cut.size, FARTHEST_CUT)
-        plus, minus = self.far.copy(), -self.far
+        plus = self.far.copy()
+        minus = -self.far
         active = np.arange(cut.size)
         for _ in range(JUMP_STEPS):
-            here, n = cut[active], self.normal[:, active]
+            here = cut[active]
+            n = self.normal[:, active]
             up, f_up, down, f_down, curvature = self._both(here, active)
-            plus[:, active], minus[:, active] = up, down
+            plus[:, active] = up
+            minus[:, active] = down
             apart = ((up - down) * n).sum(0)
             two = apart > SAME_WELL
             # Two wells: d(f_down - f_up)/d(cut) = apart/V (envelope theorem). One:
             # d(z.n)/d(cut) = n.(V H)^-1 n.
             a, b, c = self.variance * curvature
-            slope = (c * n[0] ** 2 - 2 * b * n[0] * n[1] + a * n[1] ** 2) / (
-                a * c - b * b
-            )
+            adjugate = c * n[0] ** 2 - 2 * b * n[0] * n[1] + a * n[1] ** 2
+            slope = adjugate / (a * c - b * b)
             value = np.where(two, f_down - f_up, (up * n).sum(0))
             step = -value / np.where(two, apart / self.variance, slope)
-            low[active] = np.where(value < 0, here, low[active])
-            high[active] = np.where(value > 0, here, high[active])
+            below = np.where(value < 0, here, low[active])
+            above = np.where(value > 0, here, high[active])
+            low[active] = below
+            high[active] = above
             there = here + step
-            outside = (there <= low[active]) | (there >= high[active])
-            there = np.where(outside, (low[active] + high[active]) / 2, there)
+            outside = (there <= below) | (there >= above)
+            there = np.where(outside, (below + above) / 2, there)
             cut[active] = there
             active = active[np.abs(there - here) > CUT_FOUND]
             if not active.size:
@@ -382,25 +387,23 @@ class Lines:
         it merges with the saddle: the determinant of the Hessian vanishes as a square
         root, which is used for the final extrapolation.
         """
-        active = np.flatnonzero(
-            (((plus - minus) * self.normal).sum(0) > SAME_WELL) & (cut > lowest)
-        )
+        apart = ((plus - minus) * self.normal).sum(0)
+        active = np.flatnonzero((apart > SAME_WELL) & (cut > lowest))
         if not active.size:
             return cut
         n = self.normal[:, active]
-        between = ((plus + minus)[:, active] * self.normal[:, active]).sum(0) / 2
+        between = ((plus + minus)[:, active] * n).sum(0) / 2
         low = np.maximum(cut[active] - FARTHEST_CUT, lowest[active])
         high = cut[active].copy()
         part = self._of(active)
 
-        def there(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            z, _, (a, b, c) = (
-                v[..., 0] for v in part.descend(part.far[..., None], at[:, None])
-            )
+        def there(at: np.ndarray) -> Arrays:
+            z, _, (a, b, c) = part._wells(part.far, at)
             return (z * n).sum(0) > between, (a * c - b * b) ** 2, z
 
         _, squared, z = there(high)
-        before, squared_before = high, squared
+        before = high
+        squared_before = squared
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             exists, new, z_new = there(middle)
@@ -414,9 +417,8 @@ class Lines:
         end = cut.copy()
         end[active] = np.maximum(high - squared * (before - high) / fall, low)
         plus[:, active] = z
-        minus[:, active] = part.descend(-part.far[..., None], end[active][:, None])[0][
-            ..., 0
-        ]
+        z, _, _ = part._wells(-part.far, end[active])
+        minus[:, active] = z
         return end
 
 

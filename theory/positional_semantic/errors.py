@@ -10,13 +10,13 @@ import sympy as sp
 
 from theory import (
     Allowed,
+    Chapter,
     Equations,
     ParameterError,
     gauss_hermite,
     linear_root,
     proved,
     symbol,
-    table,
     vanishes,
     written_as,
 )
@@ -45,11 +45,8 @@ from theory.positional_semantic.model.symbols import (
     sigma,
 )
 
-NORMALISATIONS = {
-    "half": 0.5,
-    "full": 1.0,
-    "entry": 0.5,
-}  # factors of |y - f|^2/d; ``entry``: mean over the d L entries, L = 2
+# factors of |y - f|^2/d; ``entry``: mean over the d L entries, L = 2
+NORMALISATIONS = {"half": 0.5, "full": 1.0, "entry": 0.5}
 epsilon_full = symbol(
     "epsilon_full",
     r"\epsilon_{\mathrm{full}}",
@@ -63,49 +60,37 @@ def equations() -> Equations:
     """Training loss in three forms, proved equal at the fixed point; envelope identity;
     test error.
     """
+    chapter = Chapter(ref, status="closure")
     phi = free_entropy.equations()["free_entropy"].rhs
-    fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
+    evolution = state_evolution.equations()
+    fixed = {x: evolution[x.name].rhs for x in ORDER}
     by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
-    proved(
-        vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)),
-        "the training loss is not minus the free entropy",
+    gap = (-phi - by_envelope).subs(fixed, simultaneous=True)
+    proved(vanishes(gap), "the training loss is not minus the free entropy")
+    chapter.state(
+        "training_loss", epsilon_t, by_envelope, "Eqs. (14), (120)", *RS, *TWO
     )
     # The envelope is the sum of its quadratic term, V g^2/2 per token, and the loss.
-    by_loss = by_envelope.subs(
-        {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}
+    split = {E_M: E_loss + V * E_gg / 2, q_hat: evolution["q_hat"].rhs}
+    by_loss = sp.expand(by_envelope.subs(split))
+    chapter.state(
+        "training_loss_data",
+        epsilon_t,
+        by_loss,
+        "Eqs. (14), (117)",
+        *RS,
+        *TWO,
+        "q_hat at its fixed point",
     )
-    by_loss = sp.expand(by_loss)
-    gap = sp.Matrix(
-        [[S_gap, 0], [0, R_gap]]
-    )  # squared differences of the rows; both entries of a row differ equally
-    fixed_point = "q_hat at its fixed point"
-    return table(
-        ref,
-        status="closure",
-        training_loss=(epsilon_t, by_envelope, "Eqs. (14), (120)", *RS, *TWO),
-        training_loss_data=(
-            epsilon_t,
-            by_loss,
-            "Eqs. (14), (117)",
-            *RS,
-            *TWO,
-            fixed_point,
-        ),
-        training_loss_slope=(
-            sp.Derivative(epsilon_t, alpha),
-            -sp.diff(phi, alpha),  # all other variables are stationary
-            "beyond Eq. (121)",
-            *RS,
-            "along a branch, where the free entropy is stationary",
-        ),
-        test_error=(
-            epsilon_full,
-            2 * sigma**2 * gap.trace(),
-            "Eqs. (10), (111)",
-            "exact",
-            *TWO,
-        ),
-    )
+    slope = sp.Derivative(epsilon_t, alpha)
+    form = -sp.diff(phi, alpha)  # all other variables are stationary
+    stationary = "along a branch, where the free entropy is stationary"
+    words = ("beyond Eq. (121)", *RS, stationary)
+    chapter.state("training_loss_slope", slope, form, *words)
+    # squared differences of the rows; both entries of a row differ equally
+    error = 2 * sigma**2 * (S_gap + R_gap)
+    chapter.state("test_error", epsilon_full, error, "Eqs. (10), (111)", "exact", *TWO)
+    return chapter.equations
 
 
 # Numerical test error at given order parameters
@@ -139,27 +124,27 @@ def test_error(
         For an unknown normalisation, an odd number of nodes, or order parameters of no
         student.
     """
-    possible = (
-        state.q >= 0 and abs(state.theta) <= (1 + ROUNDING) * np.sqrt(state.q) * p.sigma
-    )
-    if not (possible and np.isfinite(state.m)):
+    q, m, _, theta = state
+    possible = q >= 0 and abs(theta) <= (1 + ROUNDING) * np.sqrt(q) * p.sigma
+    if not (possible and np.isfinite(m)):
         raise ParameterError(
             f"state = {state}: must have q >= 0 and |theta| <= sigma sqrt(q)"
         )
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
-    half = x > 0
-    grids = [x[half], x, x, x]  # even under a common sign change, up to the sign of m
-    factors = [2 * weight[half], weight, weight, weight]
-    h = p.sigma * np.array(np.meshgrid(*grids[:2], indexing="ij"))[..., None, None]
-    zeta = np.array(np.meshgrid(*grids[2:], indexing="ij"))[:, None, None]
-    spread = np.sqrt(max(state.q - state.theta**2 / rho, 0.0))
-    mean = np.array([state.m, -state.m]).reshape(2, 1, 1, 1, 1)
-    Y = target(p, h)
-    total = np.einsum("i,j,k,l->ijkl", *factors)
-    gaps = (Y - student_attention(mean + state.theta / rho * h + spread * zeta)) ** 2
-    first, second = ((total * gap).sum() for gap in gaps)
-    values = {"sigma": p.sigma, "E_S_12": first, "E_S_21": second}
+    half = x > 0  # even under a common sign change, up to the sign of m
+    h = p.sigma * np.array(np.meshgrid(x[half], x, indexing="ij"))[..., None, None]
+    zeta = np.array(np.meshgrid(x, x, indexing="ij"))[:, None, None]
+    spread = np.sqrt(max(q - theta**2 / rho, 0.0))
+    mean = np.array([m, -m]).reshape(2, 1, 1, 1, 1)
+    total = np.einsum("i,j,k,l->ijkl", 2 * weight[half], weight, weight, weight)
+    fields = mean + theta / rho * h + spread * zeta
+    first, second = (target(p, h) - student_attention(fields)) ** 2
+    values = {
+        "sigma": p.sigma,
+        "E_S_12": (total * first).sum(),
+        "E_S_21": (total * second).sum(),
+    }
     return NORMALISATIONS[normalise] * equations()["test_error"].number(values)
 
 
@@ -173,12 +158,9 @@ P_mean = symbol(
     positive=True,
 )
 P_var = symbol("P_var", r"\mathrm{Var}[P]", "its variance", nonnegative=True)
-W_12, W_21 = (
-    symbol(
-        f"W_{k}", rf"\hat{{W}}_{{{k}}}", "trained weight of the linear layer", real=True
-    )
-    for k in ("12", "21")
-)
+WEIGHT = "trained weight of the linear layer"
+W_12 = symbol("W_12", r"\hat{W}_{12}", WEIGHT, real=True)
+W_21 = symbol("W_21", r"\hat{W}_{21}", WEIGHT, real=True)
 epsilon_lin = symbol(
     "epsilon_lin",
     r"\epsilon_{\mathrm{lin}}",
@@ -196,42 +178,35 @@ def linear_layer() -> Equations:
     """Best linear layer for the target (16), its error, and that of a purely positional
     target.
     """
-    P, R, W1, W2 = sp.symbols(
-        "P R W1 W2", real=True
-    )  # entries of softmax(h h^T) and of the layer
-    T = sp.Matrix(
-        [[0, (1 - omega) * P + omega * A_12], [(1 - omega) * R + omega * A_21, 0]]
-    )
-    T[0, 0], T[1, 1] = 1 - T[0, 1], 1 - T[1, 0]
+    # entries of softmax(h h^T) and of the layer
+    P, R, W1, W2 = sp.symbols("P R W1 W2", real=True)
+    T_12 = (1 - omega) * P + omega * A_12
+    T_21 = (1 - omega) * R + omega * A_21
+    T = sp.Matrix([[1 - T_12, T_12], [T_21, 1 - T_21]])
     W = sp.Matrix([[1 - W1, W1], [W2, 1 - W2]])
     risk = sp.expand(sigma**2 * ((T - W) * (T - W).T).trace())
-
-    def average(expr: sp.Expr) -> sp.Expr:
-        # P and R have the same distribution, as the tokens are exchangeable.
-        expr = sp.expand(expr).subs({P**2: P_var + P_mean**2, R**2: P_var + P_mean**2})
-        return expr.subs({P: P_mean, R: P_mean})
-
-    risk = average(risk)
-    best = {
-        x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)
-    }  # the two conditions are independent
-    error = written_as(
-        4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best))
+    # P and R have the same distribution, as the tokens are exchangeable.
+    square = P_var + P_mean**2
+    risk = risk.subs({P**2: square, R**2: square}).subs({P: P_mean, R: P_mean})
+    # the two conditions are independent
+    best_1 = linear_root(sp.diff(risk, W1), W1)
+    best_2 = linear_root(sp.diff(risk, W2), W2)
+    least = sp.factor(risk.subs({W1: best_1, W2: best_2}))
+    error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, least)
+    chapter = Chapter(ref, *ASSUMED, status="exact")
+    form = sp.collect(sp.expand(best_1), omega)
+    chapter.state("W_12", W_12, form, "Eqs. (19), (140)")
+    form = sp.collect(sp.expand(best_2), omega)
+    chapter.state("W_21", W_21, form, "Eqs. (19), (140)")
+    chapter.state("linear_error", epsilon_lin, error, "Eqs. (20), (142)")
+    chapter.state(
+        "linear_positional",
+        W_12,
+        best_1.subs(omega, 1),
+        "App. D.1, Eq. (142)",
+        "omega = 1",
     )
-    return table(
-        ref,
-        *ASSUMED,
-        status="exact",
-        W_12=(W_12, sp.collect(sp.expand(best[W1]), omega), "Eqs. (19), (140)"),
-        W_21=(W_21, sp.collect(sp.expand(best[W2]), omega), "Eqs. (19), (140)"),
-        linear_error=(epsilon_lin, error, "Eqs. (20), (142)"),
-        linear_positional=(
-            W_12,
-            best[W1].subs(omega, 1),
-            "App. D.1, Eq. (142)",
-            "omega = 1",
-        ),
-    )
+    return chapter.equations
 
 
 # Numerical values of the linear baseline
@@ -243,7 +218,8 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
     sigma^2)``.
     """
     x, weight = gauss_hermite(order)
-    P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
+    h = sigma_ * np.array(np.meshgrid(x, x, indexing="ij"))
+    P = student_attention(h)[0]
     mean = weight @ P @ weight
     return mean, float(weight @ (P - mean) ** 2 @ weight)
 
@@ -255,6 +231,11 @@ def baseline(p: Parameters) -> dict[str, float]:
     """
     mean, variance = moments(p.sigma)
     values = p.values() | {"P_mean": mean, "P_var": variance}
-    entries = {x: linear_layer()[x].number(values) for x in ("W_12", "W_21")}
-    error = linear_layer()["linear_error"].number(values)
-    return {**entries, "epsilon_lin": error, "half_test": error / 2}
+    layer = linear_layer()
+    error = layer["linear_error"].number(values)
+    return {
+        "W_12": layer["W_12"].number(values),
+        "W_21": layer["W_21"].number(values),
+        "epsilon_lin": error,
+        "half_test": error / 2,
+    }

@@ -25,24 +25,19 @@ from theory.positional_semantic.state_evolution import (
 )
 
 COARSE = 8  # nodes per axis of the first iterations and of the Jacobian
-DAMPING, SHORTEST = (
-    0.7,
-    0.05,
-)  # initial weight of the old iterate; smallest weight of the new one
-PICARD, CLOSE = (
-    600,
-    1e-3,
-)  # largest number of damped steps; relative change at which Newton steps take over
-CHORD, TIGHT = 25, 1e-8
+DAMPING = 0.7  # initial weight of the old iterate
+SHORTEST = 0.05  # smallest weight of the new one
+PICARD = 600  # largest number of damped steps
+CLOSE = 1e-3  # relative change at which Newton steps take over
+CHORD = 25  # largest number of Newton steps
+TIGHT = 1e-8  # residual at which they stop
 NEARBY = 0.3  # largest way of continuation, in log q, log V or the overlap
 CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
-VANISHED = (
-    2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
-)
+# overlap / sqrt(q) below which a branch has merged with the agnostic one
+VANISHED = 2e-3
 SMALL = 1e-3  # overlap of the test of stability
-NO_WEIGHTS = (
-    1e-8  # q below this decays to zero: the branch has merged with zero weights
-)
+# q below this decays to zero: the branch has merged with zero weights
+NO_WEIGHTS = 1e-8
 
 
 @dataclass(frozen=True)
@@ -86,9 +81,9 @@ class FixedPoint:
         name = OVERLAP.get(self.branch)
         if name is None:
             return True
-        overlap = abs(getattr(self.state, name)) / (
-            self.p.sigma if name == "theta" else 1
-        )
+        overlap = abs(getattr(self.state, name))
+        if name == "theta":
+            overlap = overlap / self.p.sigma
         return bool(overlap > VANISHED * np.sqrt(self.state.q))
 
     @property
@@ -97,17 +92,13 @@ class FixedPoint:
         Damped steps converge if it is below one.
         """
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
-        return float(
-            np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max()
-        )
+        jacobian = coarse.jacobian(coarse.pack(self.state))
+        return float(np.linalg.eigvals(jacobian).real.max())
 
     def values(self) -> Values:
         """All values by symbol name."""
-        return self.p.values() | {
-            **self.state._asdict(),
-            **self.hats,
-            **self.averages.numbers,
-        }
+        of_point = self.state._asdict() | self.hats | self.averages.numbers
+        return self.p.values() | of_point
 
     @property
     def train_loss(self) -> float:
@@ -140,21 +131,20 @@ class FixedPoint:
 
     def summary(self) -> dict[str, float]:
         """Summary as a dictionary of numbers."""
-        return {
-            **{k: float(abs(v)) for k, v in self.state._asdict().items()},
-            "train_loss": self.train_loss,
-            "test_mse_half": self.test_mse_half,
-        }
+        numbers = {name: float(abs(x)) for name, x in self.state._asdict().items()}
+        numbers["train_loss"] = self.train_loss
+        numbers["test_mse_half"] = self.test_mse_half
+        return numbers
 
 
 class _Map:
     """Undamped map of the free variables of a branch: log q, log V and the overlap."""
 
     def __init__(self, p: Parameters, branch: str) -> None:
-        self.p, self.branch = p, branch
-        self.index = np.flatnonzero(
-            [x in ("q", "V", OVERLAP.get(branch)) for x in State._fields]
-        )
+        self.p = p
+        self.branch = branch
+        free = ("q", "V", OVERLAP.get(branch))
+        self.index = np.flatnonzero([name in free for name in State._fields])
         self.log = np.isin(self.index, (0, 2))
         self.last: Any = None  # averages at the point of the last call
 
@@ -186,13 +176,13 @@ class _Map:
             If all weights vanish.
         """
         overlap = ~self.log
-        step, before = 1 - DAMPING, np.inf
+        step = 1 - DAMPING
+        before = np.inf
         for _ in range(PICARD):
             change = self(x) - x
             size = np.abs(change).max()
-            if (
-                size > before
-            ):  # step too long for the most negative eigenvalue of the map
+            # step too long for the most negative eigenvalue of the map
+            if size > before:
                 step = max(0.8 * step, SHORTEST)
             before = size
             if x[0] < np.log(NO_WEIGHTS):
@@ -211,23 +201,19 @@ class _Map:
 
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
         """Results at ``x``, the point of the last call of the map."""
-        state = self.unpack(x)
-        return FixedPoint(
-            self.p,
-            self.branch,
-            state,
-            conjugates(self.p, state, self.last),
-            self.last,
-            residual,
-            jacobian,
-        )
+        p, state = self.p, self.unpack(x)
+        hats = conjugates(p, state, self.last)
+        return FixedPoint(p, self.branch, state, hats, self.last, residual, jacobian)
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
         """Central differences. The step 1e-3 is large against errors from moving
         quadrature nodes and small against the curvature.
         """
         sizes = 1e-3 * np.where(self.log, 1, np.maximum(np.abs(x), 0.02))
-        columns = [(self(x + s) - self(x - s)) / (2 * s.sum()) for s in np.diag(sizes)]
+        columns = []
+        for step in np.diag(sizes):
+            change = self(x + step) - self(x - step)
+            columns.append(change / (2 * step.sum()))
         return np.array(columns).T
 
 
@@ -270,7 +256,8 @@ def solve(
 def _solve(
     p: Parameters, branch: str, near: FixedPoint | None, error: bool
 ) -> FixedPoint:
-    fine, starts = _Map(p, branch), [STARTS[branch]]
+    fine = _Map(p, branch)
+    starts = [STARTS[branch]]
     solution = None
     if near is not None and near.exists and near.branch == branch:
         solution = _continued(fine, near)
@@ -290,17 +277,14 @@ def _solve(
             f"did not converge on the {branch} branch (residual {residual:.1e})"
         )
     result = fine.point(x, residual, jacobian)
-    if error:
-        finer = _Map(p.replace(order=p.finer), branch)
-        other = finer.point(*_chord(finer, x, jacobian))
-        change = {
-            k: a - b
-            for k, a, b in zip(State._fields, result.state, other.state, strict=True)
-        }
-        return replace(
-            result, error={**change, "train_loss": result.train_loss - other.train_loss}
-        )
-    return result
+    if not error:
+        return result
+    finer = _Map(p.replace(order=p.finer), branch)
+    other = finer.point(*_chord(finer, x, jacobian))
+    change = np.array(result.state) - np.array(other.state)
+    differences = dict(zip(State._fields, change.tolist(), strict=True))
+    differences["train_loss"] = result.train_loss - other.train_loss
+    return replace(result, error=differences)
 
 
 def _continued(
@@ -320,12 +304,8 @@ def _continued(
         return None
     close = np.abs(x - start).max() < NEARBY
     stable = np.linalg.eigvals(jacobian).real.max() < 1
-    if (
-        residual < CONVERGED
-        and close
-        and stable
-        and fine.point(x, residual, jacobian).exists
-    ):
+    settled = residual < CONVERGED and close and stable
+    if settled and fine.point(x, residual, jacobian).exists:
         return x, residual, jacobian
     fine.last = None
     return None
@@ -339,11 +319,13 @@ def _chord(
     """
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x
-    best, least = x, np.inf
+    best = x
+    least = np.inf
     for _ in range(CHORD):
         size = float(np.abs(gap).max())
         if size < least:
-            best, least = x, size
+            best = x
+            least = size
         if size < TIGHT:
             return x, size, np.eye(x.size) - np.linalg.inv(inverse)
         step = np.clip(inverse @ gap, -0.3, 0.3)
@@ -351,12 +333,13 @@ def _chord(
         gap_new = of(new) - new
         difference = gap_new - gap
         along = step @ inverse
-        inverse = inverse + np.outer(-step - inverse @ difference, along) / (
-            along @ difference
-        )
-        x, gap = new, gap_new
+        missing = np.outer(-step - inverse @ difference, along)
+        inverse = inverse + missing / (along @ difference)
+        x = new
+        gap = gap_new
     # The averages of the last call are kept.
-    return best, float(np.abs(of(best) - best).max()), jacobian
+    residual = float(np.abs(of(best) - best).max())
+    return best, residual, jacobian
 
 
 @checked
@@ -367,12 +350,11 @@ def gradient(point: FixedPoint) -> dict[str, float]:
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = state_evolution.equations()["nu"].number(point.values())
     values = point.values() | {"nu": nu}
-    return {
-        x.name: float(
-            formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols})
-        )
-        for x in (*ORDER, *CONJUGATE)
-    }
+    derivatives = {}
+    for x in (*ORDER, *CONJUGATE):
+        here = {s: values[s.name] for s in formulas[x].free_symbols}
+        derivatives[x.name] = float(formulas[x].subs(here))
+    return derivatives
 
 
 @checked
@@ -390,7 +372,6 @@ def transverse(point: FixedPoint) -> float:
     growth = []
     for name, start in sizes.items():
         state = point.state._replace(**{name: start})
-        growth.append(
-            getattr(update(coarse, state, averages(coarse, state)), name) / start
-        )
+        new = update(coarse, state, averages(coarse, state))
+        growth.append(getattr(new, name) / start)
     return max(growth)

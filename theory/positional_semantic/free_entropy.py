@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Equations, array, function, linear_root, symbol, table
+from theory import Chapter, Equation, Equations, array, function, linear_root, symbol
 from theory.positional_semantic.model.symbols import (
     CONJUGATE,
     E_M,
@@ -52,9 +52,8 @@ def entropic_potential() -> sp.Expr:
     best = linear_root(sp.diff(gain, weight), weight)
     value = gain.subs(weight, best)
     b = pi * m_hat + sigma**2 * theta_hat * tau + sigma * sp.sqrt(q_hat) * noise
-    return gaussian_moments(
-        sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1}
-    )
+    variances = {noise: 1, tau: rho / sigma**2, pi: 1}
+    return gaussian_moments(sp.expand(value.subs(field, b)), variances)
 
 
 def gaussian_moments(expr: sp.Expr, variances: Forms) -> sp.Expr:
@@ -70,23 +69,20 @@ def equations() -> Equations:
     """
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
-    return table(
-        ref,
-        *RS,
-        status="closure",
-        entropic_potential=(Psi, psi, "Eqs. (101), (107)", "exact", *TWO),
-        free_entropy=(Phi, trace + psi - alpha * E_M, "Eqs. (104), (108)", *TWO),
-        free_entropy_general=(
-            Phi,
-            general(),
-            "Eqs. (104), (108)",
-            (
-                "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l"
-                " theta_hat_l tau)"
-            ),
-            "nu: joint law (5) of eigenvalues, projections of p and teacher",
-        ),
+    phi = trace + psi - alpha * E_M
+    chapter = Chapter(ref, *RS, status="closure")
+    chapter.state("entropic_potential", Psi, psi, "Eqs. (101), (107)", "exact", *TWO)
+    chapter.state("free_entropy", Phi, phi, "Eqs. (104), (108)", *TWO)
+    chapter.state(
+        "free_entropy_general",
+        Phi,
+        general(),
+        "Eqs. (104), (108)",
+        "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l"
+        " theta_hat_l tau)",
+        "nu: joint law (5) of eigenvalues, projections of p and teacher",
     )
+    return chapter.equations
 
 
 def general() -> sp.Expr:
@@ -111,21 +107,15 @@ def general() -> sp.Expr:
         "D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank"
     )
     outer = array("b", means="field of the student's weights from m and theta")
-    over = ((l, 1, L), (a, 1, r), (b, 1, r))
-    trace = sp.Sum(
-        (V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]) / 2, *over
-    )
-    trace -= sp.Sum(m_hats[l, a] * ms[l, a], (l, 1, L), (a, 1, r))
-    trace -= sp.Sum(
-        theta_hats[l, a, k] * thetas[l, a, k], (l, 1, L), (a, 1, r), (k, 1, t)
-    )
+    tokens, rows, columns = (l, 1, L), (a, 1, r), (b, 1, r)
+    widths = V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]
+    trace = sp.Sum(widths / 2, tokens, rows, columns)
+    trace -= sp.Sum(m_hats[l, a] * ms[l, a], tokens, rows)
+    trace -= sp.Sum(theta_hats[l, a, k] * thetas[l, a, k], tokens, rows, (k, 1, t))
     mean = function(r"\mathbb{E}_{\nu}", "mean over the joint law (5)")
-    inner = sp.Sum(
-        inverse[a, b]
-        * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
-        (a, 1, r),
-        (b, 1, r),
-    )
+    noise = sp.Sum(gamma[l] * q_hats[l, b, a], tokens)
+    second_moment = outer[b] * outer[a] + noise
+    inner = sp.Sum(inverse[a, b] * second_moment, rows, columns)
     return trace + mean(inner) / 2 - alpha * E_M
 
 
@@ -134,10 +124,9 @@ def gradient(values: Forms) -> Forms:
     of ``E_M`` are taken from ``values``.
     """
     phi = equations()["free_entropy"].rhs
-    return {
-        x: sp.diff(phi, x) + sp.diff(phi, E_M) * values.get(x, 0)
-        for x in (*ORDER, *CONJUGATE)
-    }
+    by_envelope = sp.diff(phi, E_M)
+    variables = (*ORDER, *CONJUGATE)
+    return {x: sp.diff(phi, x) + by_envelope * values.get(x, 0) for x in variables}
 
 
 D_EQUATION = Equation("D", D, lam + sigma**2 * V_hat, ref("Eq. (109)"), "exact", TWO)

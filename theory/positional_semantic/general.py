@@ -31,7 +31,9 @@ from theory.positional_semantic.model.parameters import MINIMUM, Parameters
 from theory.positional_semantic.prox import Derivatives, differentiated, proximal
 
 Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow
-DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
+DAMPING = 0.7
+ITERATIONS = 400
+TOLERANCE = 1e-7
 
 
 @checked
@@ -60,9 +62,8 @@ def _compiled_loss(L: int, R: int, untied: bool) -> Callable[..., Derivatives]:
     Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
     rho = sp.symbols(f"rho:{L}", positive=True)
     gap = Y - attention(z, untied)
-    return differentiated(
-        [(gap * sp.diag(*rho) * gap.T).trace() / 2], list(z), [*Y, *rho]
-    )
+    loss = (gap * sp.diag(*rho) * gap.T).trace() / 2
+    return differentiated([loss], list(z), [*Y, *rho])
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,12 @@ class System:
 
     def __post_init__(self) -> None:
         """Check that the shapes are consistent."""
-        if (
-            self.gamma.shape != self.pi.shape
-            or self.gamma.ndim != 3
-            or len(self.weight) != len(self.gamma)
-        ):
+        shape = self.gamma.shape
+        agree = shape == self.pi.shape and len(self.weight) == len(self.gamma)
+        if len(shape) != 3 or not agree:
             raise ParameterError(
-                f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms,"
-                " tokens, clusters)"
+                f"gamma {shape}, pi {self.pi.shape}: must both be (atoms, tokens,"
+                " clusters)"
             )
         if self.untied and self.rank % 2:
             raise ParameterError(
@@ -183,16 +182,13 @@ class Order(NamedTuple):
 
     def mixed(self, other: Order, share: float) -> Order:
         """Convex combination: ``share`` of self, the rest of the other."""
-        return Order(
-            *(share * a + (1 - share) * b for a, b in zip(self, other, strict=True))
-        )
+        pairs = zip(self, other, strict=True)
+        return Order(*(share * a + (1 - share) * b for a, b in pairs))
 
     def distance(self, other: Order) -> float:
         """Largest change of q, m and theta."""
-        return max(
-            float(np.abs(getattr(self, k) - getattr(other, k)).max())
-            for k in ("q", "m", "theta")
-        )
+        changes = (self.q - other.q, self.m - other.m, self.theta - other.theta)
+        return max(float(np.abs(change).max()) for change in changes)
 
 
 @dataclass(frozen=True)
@@ -243,17 +239,15 @@ def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
     given_w = np.linalg.solve(x.q, x.theta)
     unexplained = rho - np.einsum("lat,las->lts", x.theta, given_w)
     R = system.rank
-    noise_w = np.einsum(
-        "lab,nlb->nla", np.linalg.cholesky(x.q), system.normals[..., :R]
-    )
-    noise_h = np.einsum(
-        "lts,nls->nlt", np.linalg.cholesky(unexplained), system.normals[..., R:]
-    )
+    root = np.linalg.cholesky(x.q)
+    noise_w = np.einsum("lab,nlb->nla", root, system.normals[..., :R])
+    root = np.linalg.cholesky(unexplained)
+    noise_h = np.einsum("lts,nls->nlt", root, system.normals[..., R:])
     apart = np.einsum("lat,nla->nlt", given_w, noise_w) + noise_h
     mean = x.m + np.einsum("lat,lts,nls->nla", x.theta, np.linalg.inv(rho), apart)
-    return Fields(
-        x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, unexplained
-    )
+    w = x.m + noise_w
+    h = shift + apart
+    return Fields(w, noise_w, h, noise_h, mean, given_w, unexplained)
 
 
 def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
@@ -261,12 +255,11 @@ def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
     points z.
     """
     g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V), z - of.w)
-    theta = np.einsum("nla,nlt,lts->las", g, of.noise_h, np.linalg.inv(of.rest)) / len(
-        g
-    )
-    by_q = np.einsum("nla,nlb,lbc->lac", g, of.noise_w, np.linalg.inv(x.q)) / len(g)
+    n = len(g)
+    theta = np.einsum("nla,nlt,lts->las", g, of.noise_h, np.linalg.inv(of.rest)) / n
+    by_q = np.einsum("nla,nlb,lbc->lac", g, of.noise_w, np.linalg.inv(x.q)) / n
     return {
-        "q": np.einsum("nla,nlb->lab", g, g) / len(g),
+        "q": np.einsum("nla,nlb->lab", g, g) / n,
         "m": g.mean(0),
         "theta": theta,
         "V": np.einsum("lat,lbt->lab", theta, of.given_w) - by_q,
@@ -278,8 +271,12 @@ def output_channel(
 ) -> tuple[dict[str, np.ndarray], float, float]:
     """Conjugates (7), (128), mean envelope, and full test error."""
     L, C = x.q.shape[:2]
-    labels = np.ones((1,) * L) if system.labels is None else system.labels
-    shift = np.zeros((L, C, 1)) if system.teacher_mean is None else system.teacher_mean
+    labels = system.labels
+    if labels is None:
+        labels = np.ones((1,) * L)
+    shift = system.teacher_mean
+    if shift is None:
+        shift = np.zeros((L, C, 1))
     hats = {name: np.zeros(value.shape) for name, value in x._asdict().items()}
     envelope = test = 0.0
     for clusters in itertools.product(range(C), repeat=L):
@@ -305,7 +302,9 @@ def input_channel(
     """Order parameters (7), (127) for the ridge; norm ``|W|^2/d`` and plain overlap
     ``W^T Q*/d``.
     """
-    weight, gamma, teacher = system.weight, system.gamma, system.teacher
+    weight = system.weight
+    gamma = system.gamma
+    teacher = system.teacher
     D = system.lam * np.eye(system.rank) + np.einsum("klc,lcab->kab", gamma, hats["V"])
     D = (D + D.transpose(0, 2, 1)) / 2
     if np.linalg.eigvalsh(D).min() <= 0:
@@ -313,16 +312,14 @@ def input_channel(
     inverse = np.linalg.inv(D)
     fixed = np.einsum("klc,lca->ka", system.pi, hats["m"])
     linear = np.einsum("klc,lcat->kat", gamma, hats["theta"])
-    second = (
-        np.einsum("klc,lcab->kab", gamma, hats["q"])
-        + fixed[:, :, None] * fixed[:, None]
-    )
+    second = np.einsum("klc,lcab->kab", gamma, hats["q"])
+    second = second + fixed[:, :, None] * fixed[:, None]
     second += linear @ teacher @ linear.transpose(0, 2, 1)
-    spread, along = inverse @ second @ inverse, inverse @ linear @ teacher
-    q, V, theta = (
-        np.einsum("k,klc,kab->lcab", weight, gamma, of_atom)
-        for of_atom in (spread, inverse, along)
-    )
+    spread = inverse @ second @ inverse
+    along = inverse @ linear @ teacher
+    q = np.einsum("k,klc,kab->lcab", weight, gamma, spread)
+    V = np.einsum("k,klc,kab->lcab", weight, gamma, inverse)
+    theta = np.einsum("k,klc,kab->lcab", weight, gamma, along)
     m = np.einsum("k,klc,kab,kb->lca", weight, system.pi, inverse, fixed)
     norm = float(weight @ np.trace(spread, axis1=1, axis2=2))
     return Order(q, m, V, theta), norm, np.einsum("k,kat->at", weight, along)
@@ -344,7 +341,9 @@ def solve(
         For a start of another shape, or if the iteration leaves its domain or does not
         converge.
     """
-    (L, C), R, t = system.gamma.shape[1:], system.rank, len(system.teacher)
+    L, C = system.gamma.shape[1:]
+    R = system.rank
+    t = len(system.teacher)
     sizes = {
         "q": (L, C, R, R),
         "m": (L, C, R),
@@ -352,9 +351,11 @@ def solve(
         "theta": (L, C, R, t),
     }
     for name, size in sizes.items():
-        if (given := np.shape(getattr(start, name))) != size:
-            raise ParameterError(f"start.{name}: has shape {given}, must have {size}")
-    x, residual = start, np.inf
+        shape = np.shape(getattr(start, name))
+        if shape != size:
+            raise ParameterError(f"start.{name}: has shape {shape}, must have {size}")
+    x = start
+    residual = np.inf
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             for _ in range(ITERATIONS):
@@ -406,7 +407,9 @@ def starting_order(
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher
     column, ``m`` per token, V/gamma.
     """
-    L, C, R, t = system.tokens, system.clusters, system.rank, len(system.teacher)
+    L, C = system.tokens, system.clusters
+    R = system.rank
+    t = len(system.teacher)
     scale = system.spectra()[..., None, None]
     if t * R * overlap**2 >= norm:
         raise ParameterError(
@@ -416,9 +419,6 @@ def starting_order(
     if m.shape != (L,):
         raise ParameterError(f"m = {shown(m)}: must be {L} numbers, one per token")
     m = np.broadcast_to(m.astype(float)[:, None, None], (L, C, R)).copy()
-    return Order(
-        norm * scale * np.eye(R),
-        m,
-        spread * scale * np.eye(R),
-        overlap * scale * np.ones((R, t)),
-    )
+    q = norm * scale * np.eye(R)
+    V = spread * scale * np.eye(R)
+    return Order(q, m, V, overlap * scale * np.ones((R, t)))

@@ -2,6 +2,7 @@
 where informed descent ends.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import Onset, ParameterError
+from theory import Equation, Onset, ParameterError
 from theory.call import scope
 from theory.dynamics import prediction
 from theory.positional_semantic import errors, state_evolution
@@ -28,15 +29,19 @@ from theory.positional_semantic.state_evolution import OVERLAP
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure
 DRAWN_ORDER = 8  # nodes per axis for figures only: alpha_c to half a percent
-OMEGAS, START = (
-    0.1,
-    0.3,
-)  # spacing of omega, and its start if there is no crossing at the given omega
+OMEGAS = 0.1  # spacing of omega
+START = 0.3  # omega to start from if there is no crossing at the given one
 DRAWN = 33  # points per branch, enough for a smooth curve
 BOTH = tuple(OVERLAP)  # branches
 STYLES = {
     "alpha_c": ("C0", "-", "semantic is the global minimum above"),
     "alpha_l": ("C2", "--", "semantic beats the linear layer above"),
+}
+DIFFERENCES = {
+    "alpha_c": "training loss, semantic $-$ positional branch",
+    "alpha_l": (
+        r"test error $\mathbb{E}|y-f|^2/(2d)$, semantic branch $-$ linear layer"
+    ),
 }
 LABELS = {
     "omega": "positional fraction of the target",
@@ -70,56 +75,21 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             f"until = {until}: there is no training time; alpha = n/d is a field"
         )
     thresholds_at = _crossings(p.replace(alpha=None))
-    notes = [f"{name}: {why}" for name, why in thresholds_at.reasons.items()]
-    details: dict[str, Any] = {
-        "prox": p.prox,
-        "at_alpha_c": None,
-        "reasons": thresholds_at.reasons,
-    }
+    reasons = thresholds_at.reasons
+    notes = [f"{name}: {why}" for name, why in reasons.items()]
+    details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": reasons}
     if thresholds_at.at_alpha_c:
-        points = _at_crossing(p.replace(alpha=None))
-        details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
-        shift = abs(
-            points["positional"].error["train_loss"]
-            - points["semantic"].error["train_loss"]
-        ) / (points["positional"].slope - points["semantic"].slope)
-        changes = {
-            k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()
-        }
-        details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
-        worst = max(c["train_loss"] for c in changes.values())
-        notes.append(
-            f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e},"
-            f" training losses by {worst:.1e}"
-        )
-        jumps = [k for k, f in points.items() if f.jump > 1e-6]
-        if jumps:
-            notes.append(
-                f"the {p.prox} minimiser of the envelope jumps on the"
-                f" {' and '.join(jumps)} branch: the replicon condition is formally"
-                " violated (see replicon, jump)"
-            )
+        _describe_crossing(p, details, notes)
     if p.alpha is not None:
-        details["at_alpha"] = {k: report(solve(p, k)) for k in BOTH}
-        for k, values in details["at_alpha"].items():
-            if values is None:
-                details["reasons"][f"at_alpha.{k}"] = (
-                    f"no {k} branch at alpha = {p.alpha:g}, its overlap has vanished"
-                )
-                notes.append(details["reasons"][f"at_alpha.{k}"])
-            else:
-                names = "q", OVERLAP[k], "V", "train_loss", "test_mse_half"
-                shown = ", ".join(f"{x} = {values[x]:.5g}" for x in names)
+        _describe_alpha(p, details, notes)
+    for place in ("at_alpha_c", "at_alpha"):
+        reports = details.get(place) or {}
+        for branch, values in reports.items():
+            if values and values["transverse"] > 1:
                 notes.append(
-                    f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}"
+                    f"{place}: the {branch} branch is unstable towards the other"
+                    " overlap (transverse > 1), descent leaves it"
                 )
-    notes += [
-        f"{place}: the {k} branch is unstable towards the other overlap (transverse >"
-        " 1), descent leaves it"
-        for place in ("at_alpha_c", "at_alpha")
-        for k, values in (details.get(place) or {}).items()
-        if values and values["transverse"] > 1
-    ]
     return Onset(
         numbers={"omega": p.omega, **thresholds_at.summary()},
         labels=LABELS,
@@ -129,16 +99,56 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         plot=lambda result, axes: draw(p, result, axes),
         details=details,
         setting={name: getattr(p, name) for name in SETTING},
-        equations=lambda: [
-            e
-            for part in (
-                state_evolution.equations,
-                errors.equations,
-                errors.linear_layer,
-            )
-            for e in part().values()
-        ],
+        equations=_equations,
     )
+
+
+def _equations() -> list[Equation]:
+    """Equations that the thresholds follow from."""
+    by_name = state_evolution.equations() | errors.equations()
+    return [*(by_name | errors.linear_layer()).values()]
+
+
+def _describe_crossing(p: Parameters, details: dict, notes: list[str]) -> None:
+    """Details and notes on both branches at alpha_c."""
+    points = _at_crossing(p.replace(alpha=None))
+    details["at_alpha_c"] = {branch: report(f) for branch, f in points.items()}
+    positional = points["positional"]
+    semantic = points["semantic"]
+    gap = abs(positional.error["train_loss"] - semantic.error["train_loss"])
+    shift = gap / (positional.slope - semantic.slope)
+    changes = {}
+    for branch, point in points.items():
+        changes[branch] = {name: abs(v) for name, v in point.error.items()}
+    details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
+    worst = max(c["train_loss"] for c in changes.values())
+    notes.append(
+        f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e},"
+        f" training losses by {worst:.1e}"
+    )
+    jumps = [branch for branch, f in points.items() if f.jump > 1e-6]
+    if jumps:
+        notes.append(
+            f"the {p.prox} minimiser of the envelope jumps on the"
+            f" {' and '.join(jumps)} branch: the replicon condition is formally"
+            " violated (see replicon, jump)"
+        )
+
+
+def _describe_alpha(p: Parameters, details: dict, notes: list[str]) -> None:
+    """Details and notes on both branches at the alpha that is set."""
+    details["at_alpha"] = {branch: report(solve(p, branch)) for branch in BOTH}
+    for branch, values in details["at_alpha"].items():
+        if values is None:
+            note = (
+                f"no {branch} branch at alpha = {p.alpha:g}, its overlap has vanished"
+            )
+            details["reasons"][f"at_alpha.{branch}"] = note
+        else:
+            names = "q", OVERLAP[branch], "V", "train_loss", "test_mse_half"
+            numbers = ", ".join(f"{x} = {values[x]:.5g}" for x in names)
+            note = f"at alpha = {p.alpha:g}, {branch} branch, {p.prox} prox: {numbers}"
+        notes.append(note)
 
 
 @lru_cache(64)
@@ -152,7 +162,10 @@ def _at_crossing(p: Parameters) -> dict[str, FixedPoint]:
     """Fixed points of both branches at alpha_c, with their error."""
     crossing = _crossings(p)
     p = p.replace(alpha=crossing.alpha_c)
-    return {k: solve(p, k, near, error=True) for k, near in crossing.at_alpha_c.items()}
+    nearby = crossing.at_alpha_c
+    return {
+        branch: solve(p, branch, near, error=True) for branch, near in nearby.items()
+    }
 
 
 @scope.pointwise(MINIMUM)
@@ -169,11 +182,10 @@ def thresholds(p: Parameters) -> xr.Dataset:
     Dataset
         ``alpha_c`` and ``alpha_l`` in n/d; NaN if there is no crossing.
     """
-    result = crossings(p).summary()
-    words = {name: {"long_name": LABELS[name], "units": "n/d"} for name in result}
-    return xr.Dataset(
-        {name: ((), value, words[name]) for name, value in result.items()}
-    )
+    variables = {}
+    for name, value in crossings(p).summary().items():
+        variables[name] = ((), value, {"long_name": LABELS[name], "units": "n/d"})
+    return xr.Dataset(variables)
 
 
 def report(point: FixedPoint) -> dict[str, float] | None:
@@ -189,30 +201,36 @@ def report(point: FixedPoint) -> dict[str, float] | None:
     }
 
 
-def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
+def curves(p: Parameters, here: Thresholds) -> dict[str, xr.Dataset]:
     """Thresholds over omega (``lines``) and both branches over alpha at ``p.omega``,
     with a coarse quadrature.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER))
-    centre = found.alpha_c if found.at_alpha_c else 1.5
+    centre = here.alpha_c if here.at_alpha_c else 1.5
     grid = np.linspace(0.6 * centre, 1.6 * centre, DRAWN)
-    return {"lines": lines(p, found), **{k: curve(p, k, grid) for k in BOTH}}
+    drawn = {"lines": lines(p, here)}
+    for branch in BOTH:
+        drawn[branch] = curve(p, branch, grid)
+    return drawn
 
 
-def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
+def lines(p: Parameters, here: Thresholds) -> xr.Dataset:
     """Thresholds over omega, continued to both sides from ``p.omega``, or from 0.3 if
     there is no crossing there.
     """
-    found = found if found.at_alpha_c else crossings(p.replace(omega=START))
-    rows = [found]
-    if found.at_alpha_c:
-        for grid in (
-            np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
-            np.arange(found.omega + OMEGAS, 0.501, OMEGAS),
-        ):
-            rows += line(p, grid.clip(0), found)
+    if not here.at_alpha_c:
+        here = crossings(p.replace(omega=START))
+    rows = [here]
+    if here.at_alpha_c:
+        below = np.arange(here.omega - OMEGAS, -1e-9, -OMEGAS)
+        above = np.arange(here.omega + OMEGAS, 0.501, OMEGAS)
+        rows += line(p, below.clip(0), here)
+        rows += line(p, above.clip(0), here)
     rows.sort(key=lambda r: r.omega)
-    data = {k: ("omega", [getattr(r, k) for r in rows]) for k in ("alpha_c", "alpha_l")}
+    data = {
+        "alpha_c": ("omega", [r.alpha_c for r in rows]),
+        "alpha_l": ("omega", [r.alpha_l for r in rows]),
+    }
     return xr.Dataset(data, coords={"omega": [r.omega for r in rows]})
 
 
@@ -238,54 +256,45 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     thresholds: training losses of the branches, test errors of the semantic one and of
     the linear layer.
     """
-    left, right = axes
+    phases, differences = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
-    top = min(
-        3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0]))
-    )
+    highest = float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0]))
+    top = min(3.0, 1.15 * highest)
+    across = phases.transAxes
     if lines.sizes["omega"] > 1:
         for name, (colour, style, text) in STYLES.items():
+            label = rf"$\{name}$: {text}"
             known = lines[name].dropna("omega")
             fine, smooth = interpolated(known.omega, known)
-            left.plot(fine, smooth, color=colour, ls=style, label=rf"$\{name}$: {text}")
-            left.plot(known.omega, known, ".", color=colour, ms=6)
+            phases.plot(fine, smooth, color=colour, ls=style, label=label)
+            phases.plot(known.omega, known, ".", color=colour, ms=6)
             if name == "alpha_c":
-                left.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
-                left.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
-        left.text(
-            0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right"
-        )
-        left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
+                phases.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
+                phases.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
+        phases.text(0.97, 0.06, "positional", transform=across, color="C0", ha="right")
+        phases.text(0.03, 0.72, "semantic", transform=across, color="C1")
     else:
-        left.text(0.5, 0.5, "no crossing", transform=left.transAxes, ha="center")
-    left.set(
-        xlabel=r"positional fraction $\omega$",
-        ylabel=r"sample complexity $\alpha = n/d$",
-        ylim=(0, top),
-        xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1),
-    )
-    positional, semantic = (drawn[name] for name in BOTH)
+        phases.text(0.5, 0.5, "no crossing", transform=across, ha="center")
+    rightmost = float(lines.omega.max()) if lines.sizes["omega"] else 1
+    phases.set(xlabel=r"positional fraction $\omega$", xlim=(0, rightmost))
+    phases.set(ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top))
+    semantic = drawn["semantic"]
     gaps = {
-        "alpha_c": (
-            semantic.train_loss - positional.train_loss,
-            "training loss, semantic $-$ positional branch",
-        ),
-        "alpha_l": (
-            semantic.test_mse_half - baseline(p)["half_test"],
-            r"test error $\mathbb{E}|y-f|^2/(2d)$, semantic branch $-$ linear layer",
-        ),
+        "alpha_c": semantic.train_loss - drawn["positional"].train_loss,
+        "alpha_l": semantic.test_mse_half - baseline(p)["half_test"],
     }
-    for name, (gap, words) in gaps.items():
+    for name, gap in gaps.items():
         colour, style, _ = STYLES[name]
-        right.plot(gap.alpha, 1e3 * gap, color=colour, ls=style, label=words)
+        label = DIFFERENCES[name]
+        differences.plot(gap.alpha, 1e3 * gap, color=colour, ls=style, label=label)
         value = result.numbers[name]
         if np.isfinite(value):
             tex = rf"$\{name.replace('_', '_{')}}} = {value:.3f}$"
-            left.plot([p.omega], [value], "k.", ms=5)
-            right.plot([value], [0], "o", color=colour, ms=5, label=tex)
-    right.axhline(0, color="0.5", lw=0.6)
-    right.set(
+            phases.plot([p.omega], [value], "k.", ms=5)
+            differences.plot([value], [0], "o", color=colour, ms=5, label=tex)
+    differences.axhline(0, color="0.5", lw=0.6)
+    differences.set(
         xlabel=r"sample complexity $\alpha = n/d$",
         ylabel=r"difference per dimension $[10^{-3}]$",
     )
@@ -293,13 +302,8 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
 
 # Prediction of informed descent in the limit of infinite d
 
-SHARED = [
-    "q",
-    "m",
-    "theta",
-    "train_loss",
-    "test_mse_half",
-]  # variables that the students have, too
+# variables that the students have, too
+SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]
 
 
 @scope.pointwise(DESCENT)
@@ -330,9 +334,8 @@ def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
         For a start on neither branch, an extension that the theory does not cover, a
         missing alpha, or runs trained with other parameters.
     """
-    return over_alpha(
-        p, runs, lambda alphas: curve(p.replace(prox="local"), p.start, alphas)[SHARED]
-    )
+    local = p.replace(prox="local")
+    return over_alpha(p, runs, lambda alphas: curve(local, p.start, alphas)[SHARED])
 
 
 def over_alpha(
@@ -350,11 +353,11 @@ def over_alpha(
     ParameterError
         For runs trained with other parameters.
     """
-    swept = runs is not None and "alpha" in runs.dims
-    if runs is not None:
-        prediction.check_runs(p, runs, (), free=(*FREE, *(["alpha"] if swept else [])))
-    if runs is not None and swept:
+    if runs is not None and "alpha" in runs.dims:
+        prediction.check_runs(p, runs, (), free=(*FREE, "alpha"))
         return ends(runs.alpha.values.tolist())
+    if runs is not None:
+        prediction.check_runs(p, runs, (), free=FREE)
     return ends([p.complexity]).isel(alpha=0, drop=True)
 
 
@@ -377,30 +380,25 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     thresholds over omega; NaN where there is no crossing.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER), alpha=None)
-    curves = {b: curve(p, b, ALPHAS, omega=OF_BRANCHES) for b in BOTH}
-    branches = {f"{name}_{b}": curves[b][name] for name in SHOWN for b in BOTH}
+    curves = {branch: curve(p, branch, ALPHAS, omega=OF_BRANCHES) for branch in BOTH}
+    variables = {}
+    for name, branch in itertools.product(SHOWN, BOTH):
+        variables[f"{name}_{branch}"] = curves[branch][name]
+    about = {"reference": "cui2024, Eqs. (7)-(14)", "status": "closure"}
+    about["note"] = f"the {p.prox} minimiser of the envelope; {NOTE}"
+    places = {"omega": OF_BRANCHES, "alpha": ALPHAS}
+    branches = xr.Dataset(variables, places, about)
     # From the middle, where both crossings exist, to either side.
     middle = len(OF_THRESHOLDS) // 2
     up = line(p, OF_THRESHOLDS[middle:])
-    points = [*line(p, OF_THRESHOLDS[middle - 1 :: -1], up[0])[::-1], *up]
+    down = line(p, OF_THRESHOLDS[middle - 1 :: -1], up[0])
+    points = [*down[::-1], *up]
     words = {"long_name": "thresholds of the sample complexity n/d"}
-    found = {
-        name: ("omega", [getattr(t, name) for t in points], words)
-        for name in ("alpha_c", "alpha_l")
+    alphas = {
+        "alpha_c": ("omega", [t.alpha_c for t in points], words),
+        "alpha_l": ("omega", [t.alpha_l for t in points], words),
     }
-    about = {
-        "reference": "cui2024, Eqs. (7)-(14)",
-        "status": "closure",
-        "note": f"the {p.prox} minimiser of the envelope; {NOTE}",
-    }
-    labels = "; ".join(f"{name}: {LABELS[name]}" for name in found)
-    return {
-        "thresholds": xr.Dataset(
-            found,
-            {"omega": OF_THRESHOLDS},
-            about | {"note": f"{labels}; {about['note']}"},
-        ),
-        "branches": xr.Dataset(
-            branches, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about
-        ),
-    }
+    labels = "; ".join(f"{name}: {LABELS[name]}" for name in alphas)
+    about = about | {"note": f"{labels}; {about['note']}"}
+    over_omega = xr.Dataset(alphas, {"omega": OF_THRESHOLDS}, about)
+    return {"thresholds": over_omega, "branches": branches}

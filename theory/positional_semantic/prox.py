@@ -36,6 +36,14 @@ STEPS = 200
 ROUNDING = 1e-15  # a step may raise the objective by rounding errors
 GRADIENT = 1e-12  # of the gradient; V times this bounds the error of z
 SHORTEST = 1e-6  # smallest fraction of a step: rounding level
+OF_NEWTON = (
+    "SMALLEST_CURVATURE",
+    "FARTHEST",
+    "STEPS",
+    "ROUNDING",
+    "GRADIENT",
+    "SHORTEST",
+)
 ARGUMENTS = (z_1, z_2, w_1, w_2, Y_12, Y_21, V, sigma)
 
 
@@ -63,12 +71,8 @@ def objective(
 @cache
 def _compiled_loss() -> Any:
     """The sentence loss alone."""
-    return sp.lambdify(
-        (z_1, z_2, Y_12, Y_21, sigma),
-        definitions.equations()["sentence_loss"].rhs,
-        "numpy",
-        cse=True,
-    )
+    loss = definitions.equations()["sentence_loss"].rhs
+    return sp.lambdify((z_1, z_2, Y_12, Y_21, sigma), loss, "numpy", cse=True)
 
 
 def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
@@ -139,17 +143,7 @@ def _newton() -> Callable[..., int]:
     from theory.numbers import compiled
 
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
-    constants = "".join(
-        f"{name} = {globals()[name]!r}\n"
-        for name in (
-            "SMALLEST_CURVATURE",
-            "FARTHEST",
-            "STEPS",
-            "ROUNDING",
-            "GRADIENT",
-            "SHORTEST",
-        )
-    )
+    constants = "".join(f"{name} = {globals()[name]!r}\n" for name in OF_NEWTON)
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
 import numpy as np
@@ -202,17 +196,11 @@ def descend(
         If a point does not converge.
     """
     z = np.array(start, float, order="C")
+    w = np.ascontiguousarray(w, float)
+    Y = np.ascontiguousarray(Y, float)
     value = np.empty(z.shape[1])
     hessian = np.empty((3, z.shape[1]))
-    unsettled = _newton()(
-        z,
-        np.ascontiguousarray(w, float),
-        np.ascontiguousarray(Y, float),
-        variance,
-        scale,
-        value,
-        hessian,
-    )
+    unsettled = _newton()(z, w, Y, variance, scale, value, hessian)
     if unsettled:
         raise NotConverged(
             f"{unsettled} proximal points did not settle in {STEPS} Newton steps"
@@ -222,7 +210,9 @@ def descend(
 
 # Losses of sentences in any number of fields
 
-NEWTON, FARTHEST_OF_MANY, GRADIENT_OF_MANY = 100, 0.7, 1e-11
+NEWTON = 100
+FARTHEST_OF_MANY = 0.7
+GRADIENT_OF_MANY = 1e-11
 Derivatives = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, gradient, Hessian
 
 
@@ -241,23 +231,19 @@ def differentiated(
         expressions, fields, fields)``.
     """
     values = sp.Matrix(expressions)
-    parts = [
-        values,
-        values.jacobian(fields),
-        *(sp.hessian(e, fields) for e in expressions),
-    ]
-    entries = [entry for part in parts for entry in part]
+    entries = [*values, *values.jacobian(fields)]
+    for expression in expressions:
+        entries += sp.hessian(expression, fields)
     compiled = sp.lambdify([*fields, *others], entries, "numpy", cse=True)
-    count, size = len(expressions), len(fields)
+    count = len(expressions)
+    size = len(fields)
 
-    def call(z: np.ndarray, *given: Any) -> Derivatives:
-        out = np.stack([np.broadcast_to(v, len(z)) for v in compiled(*z.T, *given)], 1)
-        value, first, second = np.split(out, [count, count * (1 + size)], 1)
-        return (
-            value,
-            first.reshape(-1, count, size),
-            second.reshape(-1, count, size, size),
-        )
+    def call(z: np.ndarray, *known: Any) -> Derivatives:
+        columns = [np.broadcast_to(v, len(z)) for v in compiled(*z.T, *known)]
+        parts = np.split(np.stack(columns, 1), [count, count * (1 + size)], 1)
+        value, first, second = parts
+        gradient = first.reshape(-1, count, size)
+        return value, gradient, second.reshape(-1, count, size, size)
 
     return call
 
@@ -273,10 +259,11 @@ def chained(outer: Derivatives, inner: Derivatives) -> Derivatives:
     inner : tuple of ndarray
         The functions with their derivatives in the fields.
     """
-    (value, first, second), (_, slope, bend) = outer, inner
-    hessian = np.einsum("nk,nkij->nij", first[:, 0], bend)
-    hessian += np.einsum("nkl,nki,nlj->nij", second[:, 0], slope, slope, optimize=True)
-    return value[:, 0], np.einsum("nk,nki->ni", first[:, 0], slope), hessian
+    value, first, second = (part[:, 0] for part in outer)
+    _, slope, bend = inner
+    hessian = np.einsum("nk,nkij->nij", first, bend)
+    hessian += np.einsum("nkl,nki,nlj->nij", second, slope, slope, optimize=True)
+    return value, np.einsum("nk,nki->ni", first, slope), hessian
 
 
 def proximal(
@@ -309,25 +296,23 @@ def proximal(
         If a point does not settle.
     """
     n, L, R = w.shape
-    inverse = np.einsum("lk,lab->lakb", np.eye(L), np.linalg.inv(V)).reshape(
-        L * R, L * R
-    )
-    centre, z = w.reshape(n, -1), start.reshape(n, -1).copy()
+    blocks = np.einsum("lk,lab->lakb", np.eye(L), np.linalg.inv(V))
+    inverse = blocks.reshape(L * R, L * R)
+    centre = w.reshape(n, -1)
+    z = start.reshape(n, -1).copy()
 
     def objective(at: np.ndarray, rows: Any) -> Derivatives:
         value, first, second = loss(at, Y[rows], given)
         away = at - centre[rows]
-        return (
-            value + np.einsum("ni,ij,nj->n", away, inverse, away) / 2,
-            first + away @ inverse,
-            second + inverse,
-        )
+        quadratic = np.einsum("ni,ij,nj->n", away, inverse, away) / 2
+        return value + quadratic, first + away @ inverse, second + inverse
 
     f, g, H = objective(z, slice(None))
     rows = np.arange(n)
     shrink = np.ones(n)  # a rejected step is reduced to a quarter
     for _ in range(NEWTON):
-        rows = rows[(np.abs(g[rows]).sum(1) > GRADIENT_OF_MANY) & (shrink[rows] > 1e-6)]
+        steep = np.abs(g[rows]).sum(1) > GRADIENT_OF_MANY
+        rows = rows[steep & (shrink[rows] > 1e-6)]
         if not rows.size:
             return z.reshape(n, L, R), f
         lowest = np.linalg.eigvalsh(H[rows])[:, 0]
@@ -335,15 +320,16 @@ def proximal(
         shifted = H[rows] + shift[:, None, None] * np.eye(L * R)
         step = -np.linalg.solve(shifted, g[rows][..., None])[..., 0]
         length = np.maximum(np.linalg.norm(step, axis=1), 1e-300)
-        step *= (shrink[rows] * np.minimum(1, FARTHEST_OF_MANY / length))[:, None]
-        moved = objective(z[rows] + step, rows)
-        lower = moved[0] <= f[rows] + 1e-15
+        share = shrink[rows]
+        step *= (share * np.minimum(1, FARTHEST_OF_MANY / length))[:, None]
+        value, first, second = objective(z[rows] + step, rows)
+        lower = value <= f[rows] + 1e-15
         good = rows[lower]
         z[good] += step[lower]
-        f[good], g[good], H[good] = (part[lower] for part in moved)
-        shrink[rows] = np.where(
-            lower, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4
-        )
+        f[good] = value[lower]
+        g[good] = first[lower]
+        H[good] = second[lower]
+        shrink[rows] = np.where(lower, np.minimum(1, 4 * share), share / 4)
     raise NotConverged(
         f"{rows.size} proximal points did not settle in {NEWTON} Newton steps"
     )

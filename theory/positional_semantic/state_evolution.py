@@ -20,12 +20,12 @@ import sympy as sp
 
 from theory import (
     Allowed,
+    Chapter,
     Equation,
     Equations,
     linear_root,
     proved,
     symbol,
-    table,
     vanishes,
 )
 from theory.numbers import numeric
@@ -86,9 +86,8 @@ def stein(expr: sp.Expr) -> sp.Expr:
         term = coefficient
         for power, by in ((i, xi), (j, eta)):
             if power:
-                term = sum(
-                    sp.diff(term, x) * sp.diff(form, by) for x, form in FIELDS.items()
-                )
+                slopes = {x: sp.diff(form, by) for x, form in FIELDS.items()}
+                term = sum(sp.diff(term, x) * slope for x, slope in slopes.items())
         total += term
     return sp.expand(total)
 
@@ -105,26 +104,22 @@ def envelope_gradient() -> Forms:
     """
     g = -sp.diff(envelope, w)  # envelope theorem
     proved(by_envelope_theorem()[w] == -sp.Symbol("g", real=True), "dM/dw is not -g")
-    claimed = {
-        q: (
-            theta / (2 * q * sp.sqrt(nu)) * E_geta - E_gxi / (2 * sp.sqrt(q)),
-            {E_geta: g * eta, E_gxi: g * xi},
-        ),
-        m: (-E_g, {E_g: sign * g}),
-        theta: (-E_geta / sp.sqrt(nu), {E_geta: g * eta}),
+    integrands = {E_g: sign * g, E_geta: g * eta, E_gxi: g * xi}
+    forms = {
+        q: theta / (2 * q * sp.sqrt(nu)) * E_geta - E_gxi / (2 * sp.sqrt(q)),
+        m: -E_g,
+        theta: -E_geta / sp.sqrt(nu),
     }
-    result = {}
-    for x, (form, meaning) in claimed.items():
+    for x, form in forms.items():
         of_nu = sp.diff(NU, x)
-        derivative = sum(
-            sp.diff(envelope, y) * (sp.diff(f, x) + sp.diff(f, nu) * of_nu)
-            for y, f in FIELDS.items()
-        )
-        if not vanishes(stein(derivative) - stein(form.subs(meaning))):
+        derivative = sp.S.Zero
+        for y, f in FIELDS.items():
+            slope = sp.diff(f, x) + sp.diff(f, nu) * of_nu
+            derivative += sp.diff(envelope, y) * slope
+        if not vanishes(stein(derivative) - stein(form.subs(integrands))):
             raise ArithmeticError(f"{form} is not the derivative in {x}")
-        result[x] = form
-    result[V] = by_envelope_theorem()[V].subs(sp.Symbol("g", real=True) ** 2, E_gg)
-    return result
+    forms[V] = by_envelope_theorem()[V].subs(sp.Symbol("g", real=True) ** 2, E_gg)
+    return forms
 
 
 @cache
@@ -132,8 +127,10 @@ def equations() -> dict[str, Equation]:
     """The eight equations (7)-(8), solved from the stationarity of the free entropy,
     and their abbreviation nu.
     """
+    law = Chapter(ref("Eq. (7)"), status="exact")
+    law.state("nu", nu, NU, "law of the teacher field given the student's")
+    chapter = Chapter(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure")
     conditions = free_entropy.gradient(envelope_gradient())
-    rows = {}
     # The derivative with respect to an order parameter determines its conjugate, and
     # vice versa.
     partner = {q: V_hat, V: q_hat, m: m_hat, theta: theta_hat}
@@ -142,19 +139,13 @@ def equations() -> dict[str, Equation]:
         solution = linear_root(conditions[x], y)
         if x is q:
             # E_geta enters through theta_hat only.
-            moment = linear_root(
-                theta_hat - linear_root(conditions[theta], theta_hat), E_geta
-            )
+            drive = linear_root(conditions[theta], theta_hat)
+            moment = linear_root(theta_hat - drive, E_geta)
             solution = sp.expand(sp.expand(solution).subs(E_geta, moment))
-        rows[y.name] = (y, solution)
+        chapter.state(y.name, y, solution)
     for x, y in partner.items():
-        rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
-    return table(
-        ref("Eq. (7)"),
-        "law of the teacher field given the student's",
-        status="exact",
-        nu=(nu, NU),
-    ) | table(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure", **rows)
+        chapter.state(x.name, x, sp.factor(linear_root(conditions[y], x)))
+    return law.equations | chapter.equations
 
 
 NORM = symbol(
@@ -196,13 +187,10 @@ def stability() -> Equations:
     slope = -sp.diff(zero, s) / sp.diff(zero, V)
     slope = slope.subs(sp.diff(V_hat(V), V), -replicon / V**2)
     slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
-    return table(
-        "cui2024, beyond Eq. (43)",
-        *RS,
-        "no spectral weight of the Hessian at zero",
-        status="closure",
-        R=(replicon, shortest(sp.solve(slope + sigma**2 * H_2, replicon)[0])),
-    )
+    solution = shortest(sp.solve(slope + sigma**2 * H_2, replicon)[0])
+    chapter = Chapter("cui2024, beyond Eq. (43)", *RS, status="closure")
+    chapter.state("R", replicon, solution, "no spectral weight of the Hessian at zero")
+    return chapter.equations
 
 
 # The map of the state evolution (7), compiled from its equations, and damped steps of
@@ -226,28 +214,29 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled equations (7): conjugates from averages, and order parameters from
     conjugates.
     """
-    eq = equations()
-    inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
-    hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
-    out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    return out, numeric.function(
-        [eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE)
-    )
+    rhs = {equation.lhs: equation.rhs for equation in equations().values()}
+    inner = [(x, rhs[x]) for x in (theta_hat, nu)]  # theta_hat contains nu
+    hats = [rhs[x].subs(inner) for x in CONJUGATE]
+    order = [rhs[x] for x in ORDER]
+    of_moments = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
+    return of_moments, numeric.function(order, (lam, sigma, rho, *CONJUGATE))
 
 
 def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, float]:
     """Conjugates by the first half of (7), from averages taken at ``state``."""
+    of_moments, _ = _compiled()
     moments = [averages.numbers[x.name] for x in MOMENTS]
-    hats = _compiled()[0](p.alpha, p.sigma**2, state.q, state.theta, *moments)
-    return dict(zip((x.name for x in CONJUGATE), map(float, hats), strict=True))
+    hats = of_moments(p.alpha, p.sigma**2, state.q, state.theta, *moments)
+    return {x.name: float(hat) for x, hat in zip(CONJUGATE, hats, strict=True)}
 
 
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
         raise NotConverged("left its domain, D <= 0")
-    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[x.name] for x in CONJUGATE))
-    return State(*map(float, new))
+    _, of_hats = _compiled()
+    conjugate = [hats[x.name] for x in CONJUGATE]
+    return State(*map(float, of_hats(p.lam, p.sigma, p.sigma**2, *conjugate)))
 
 
 def update(p: Parameters, state: State, averages: Averages) -> State:
@@ -289,7 +278,8 @@ def damped(
     NotConverged
         If the state still changes after all steps.
     """
-    state, computed = start or STARTS[branch], None
+    state = start or STARTS[branch]
+    computed = None
     vanishing = {overlap: 0.0 for kind, overlap in OVERLAP.items() if kind != branch}
     for _ in range(steps):
         new, computed = step(state, computed)
@@ -297,9 +287,8 @@ def damped(
         change = max(abs(a - b) for a, b in zip(new, state, strict=True))
         if change < tolerance * max(1.0, state.V):
             return state, computed, change
-        state = State(
-            *(share * a + (1 - share) * b for a, b in zip(state, new, strict=True))
-        )
+        pairs = zip(state, new, strict=True)
+        state = State(*(share * old + (1 - share) * b for old, b in pairs))
     raise NotConverged(
         f"no fixed point on the {branch} branch after {steps} damped steps"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-from theory import Onset, of_onset, until
+from theory import Equation, Onset, of_onset, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -120,32 +120,29 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         the halves.
     """
     rows: dict[str, tuple[Any, ...]] = {}
+    crossings: dict[str, tuple[Any, ...]] = {}
     flow = dynamics.flow()
-    crossings = dict[str, tuple[Any, ...]]()
     in_steps = replace(flow, rhs={x: eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:
         for label, (share, words) in SHARES.items():
+            name = f"steps_{part.name}_{label}"
             steps = timescales.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
-            rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
-            crossings[f"steps_{part.name}_{label}"] = (
-                in_steps,
-                p,
-                timescales.level(part, share),
-            )
-    values, notes = p.values(), []
-    early = rows["steps_relation_50"][0]
-    late = rows["steps_subject_50"][0]
-    for name, text in (
-        ("plateau", "loss while only the relation is known, ln D"),
-        ("initial_loss", "loss at the start, ln(R D)"),
-    ):
-        rows[name] = dynamics.losses()[name].number(values), text
+            rows[name] = steps, text, "steps"
+            crossings[name] = (in_steps, p, timescales.level(part, share))
+    values = p.values()
+    losses = dynamics.losses()
+    height = losses["plateau"].number(values)
+    start = losses["initial_loss"].number(values)
     ratio = timescales.equations()["growth_ratio"].number(values)
+    length = rows["steps_subject_50"][0] - rows["steps_relation_50"][0]
+    rows["plateau"] = height, "loss while only the relation is known, ln D"
+    rows["initial_loss"] = start, "loss at the start, ln(R D)"
     rows["learning_rate"] = p.eta, "flow time per step"
     rows["growth_ratio"] = ratio, "growth rate of the relation / of the subject"
     text = "steps from half the relation loss to half the subject loss"
-    rows["plateau_steps"] = late - early, text
+    rows["plateau_steps"] = length, text
+    notes = []
     if ratio <= 1:
         notes.append(
             "the subject is learned no later than the relation: no plateau at ln D"
@@ -153,13 +150,15 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif rows["steps_subject_90"][0] < rows["steps_relation_10"][0]:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
     end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
-    known = (dynamics.losses(), dynamics.flow().equations(), dynamics.equations())
+
+    def equations() -> list[Equation]:
+        derived = losses | flow.equations() | dynamics.equations()
+        return [*(derived | timescales.equations()).values()]
+
     return tabulated(
         rows,
         curves=lambda: {"flow": curve(p, until or end)},
-        equations=lambda: [
-            e for made in (*known, timescales.equations()) for e in made.values()
-        ],
+        equations=equations,
         plot=draw,
         notes=notes,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
@@ -184,26 +183,25 @@ def draw(result: Onset, axes: Any) -> None:
     """
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
-    left, right = axes
-    curve, plateau = result.curves()["flow"], result.numbers
-    left.plot(curve.step, curve.loss, label="loss, flow")
-    for name, style, text in (
-        ("initial_loss", "--", r"$\ln(RD)$: nothing known"),
-        ("plateau", ":", r"$\ln D$: relation known, subject ignored"),
-    ):
-        left.axhline(plateau[name], color="0.5", lw=0.9, ls=style, label=text)
-    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * plateau["initial_loss"]))
-    for k, part in enumerate((RELATION, SUBJECT)):
-        losses = curve[f"loss_{part.name}"]
-        right.plot(
-            curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow"
-        )
-        steps = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(
-            steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4
-        )
-    right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
-    right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
+    loss, parts = axes
+    curve = result.curves()["flow"]
+    numbers = result.numbers
+    loss.plot(curve.step, curve.loss, label="loss, flow")
+    start = numbers["initial_loss"]
+    nothing = r"$\ln(RD)$: nothing known"
+    loss.axhline(start, color="0.5", lw=0.9, ls="--", label=nothing)
+    ignored = r"$\ln D$: relation known, subject ignored"
+    loss.axhline(numbers["plateau"], color="0.5", lw=0.9, ls=":", label=ignored)
+    loss.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * start))
+    shares = [share for share, _ in SHARES.values()]
+    for part, colour in ((RELATION, "C0"), (SUBJECT, "C1")):
+        name = part.name
+        share = curve[f"loss_{name}"] / curve[f"loss_{name}"][0]
+        parts.plot(curve.step, share, color=colour, label=f"{name}, flow")
+        steps = [numbers[f"steps_{name}_{label}"] for label in SHARES]
+        parts.plot(steps, shares, "o", color=colour, ms=4)
+    parts.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
+    parts.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
         plotting.below(axis)

@@ -8,6 +8,7 @@ from functools import partial
 import sympy as sp
 
 from theory import (
+    Chapter,
     Equation,
     Flow,
     ParameterError,
@@ -22,7 +23,6 @@ from theory.associative_memory.symbols import DERIVED, L, T, ref, t
 from theory.call import scope
 from theory.dynamics import prediction
 from theory.dynamics.catalogue import cache
-from theory.equations import equation
 from theory.statement import (
     Statement,
     cross_entropy,
@@ -64,7 +64,8 @@ def recall() -> Statement:
     """Logits of answers (relation, choice): attention times value, summed over all
     tokens.
     """
-    subject, relation = sort("subject", S), sort("relation", R)
+    subject = sort("subject", S)
+    relation = sort("relation", R)
     noise = sort("noise", noise_tokens)
     place = sort("place", T - 3)
     choice = sort("choice", D, of=relation)
@@ -73,29 +74,28 @@ def recall() -> Statement:
     kinds = {"s": [subject], "r": [relation], "n": [noise], "e": []}
     w = {k: weight(f"w_{k}", *sorts, start=epsilon) for k, sorts in kinds.items()}
     V = {k: weight(f"V_{k}", *kinds[k], relation, choice, start=epsilon) for k in w}
-    s, r = draw(subject), draw(relation)
+    s = draw(subject)
+    r = draw(relation)
 
     def logit(q, d):  # type: ignore[no-untyped-def]
-        known = (
-            w["s"][s] * V["s"][s, q, d]
-            + w["r"][r] * V["r"][r, q, d]
-            + w["e"][()] * V["e"][q, d]
-        )
+        known = w["s"][s] * V["s"][s, q, d] + w["r"][r] * V["r"][r, q, d]
+        known += w["e"][()] * V["e"][q, d]
         return known + total(lambda p: w["n"][z(p)] * V["n"][z(p), q, d], place)
 
     right = exp(logit(r, fact(s, r)))
-    every = total(lambda q, d: exp(logit(q, d)), relation, choice)
+    of_all = total(lambda q, d: exp(logit(q, d)), relation, choice)
     of_relation = total(lambda d: exp(logit(r, d)), choice, of=r)
+    observables = {
+        "loss_relation": log(of_all / of_relation),
+        "loss_subject": log(of_relation / right),
+        "accuracy_relation": of_relation / of_all,
+        "accuracy": right / of_all,
+    }
     return statement(
         cross_entropy(logit, over=(relation, choice), target=(r, fact(s, r))),
         name="factual_recall",
         title="Factual recall by linear attention",
-        observables={
-            "loss_relation": log(every / of_relation),
-            "loss_subject": log(of_relation / right),
-            "accuracy_relation": of_relation / every,
-            "accuracy": right / every,
-        },
+        observables=observables,
     )
 
 
@@ -170,21 +170,16 @@ RECALL = Scope(
 applies = scope.applies({"flow": RECALL})
 
 
-X, Y = (
-    symbol(x, means=f"logit gained by the right {of}", real=True)
-    for x, of in zip("XY", ("relation", "subject"), strict=True)
-)
+X = symbol("X", means="logit gained by the right relation", real=True)
+Y = symbol("Y", means="logit gained by the right subject", real=True)
 g_r = symbol("g_r", means="probability of answers of wrong relations", positive=True)
 g_s = symbol("g_s", means="probability of wrong answers of the relation", positive=True)
 Z = symbol("Z", means="partition function of the answers", positive=True)
 INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
-# fmt: skip
-attended, value = (
-    array("w", means="attention on a token"),
-    array("V", means="value of a token for an answer"),
-)
+attended = array("w", means="attention on a token")
+value = array("V", means="value of a token for an answer")
 token = array("z_token", "z", "tokens")
 logit = array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = (
@@ -210,18 +205,16 @@ class Part:
     @property
     def loss(self) -> sp.Symbol:
         """Its part of the loss."""
-        short = rf"\mathcal{{L}}_{{\mathrm{{{self.name[:3]}}}}}"
-        return symbol(
-            f"loss_{self.name}",
-            short,
-            f"part of the loss from the {self.name}",
-            real=True,
-        )
+        name = self.name
+        short = rf"\mathcal{{L}}_{{\mathrm{{{name[:3]}}}}}"
+        means = f"part of the loss from the {name}"
+        return symbol(f"loss_{name}", short, means, real=True)
 
     @property
     def odds(self) -> sp.Expr:
         """Exponential of its part of the loss."""
-        return (sp.exp(self.gain) + self.choices - 1) / sp.exp(self.gain)
+        right = sp.exp(self.gain)
+        return (right + self.choices - 1) / right
 
 
 RELATION = Part("relation", w_r, delta_r, X, g_r, R, D)
@@ -234,8 +227,8 @@ def observed(name: str) -> sp.Expr:
     """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s
     delta_s``.
     """
-    observables = printed.observables(remedies.derived(recall()), NAMES)[name]
-    return sp.exp(observables.subs({part.delta: part.gain / part.w for part in PARTS}))
+    observable = printed.observables(remedies.derived(recall()), NAMES)[name]
+    return sp.exp(observable.subs({part.delta: part.gain / part.w for part in PARTS}))
 
 
 def total_loss() -> sp.Expr:
@@ -244,49 +237,47 @@ def total_loss() -> sp.Expr:
     return sp.log(RELATION.odds) + sp.log(SUBJECT.odds)
 
 
+def part_of_loss(part: Part) -> sp.Expr:
+    """A part of the loss in its gain."""
+    return sp.log(written_as(part.odds, observed(f"loss_{part.name}")))
+
+
+def partition() -> sp.Expr:
+    """Partition function relative to the weight of an answer that is wrong in relation
+    and subject.
+    """
+    form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
+    return written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))
+
+
+def initial_loss() -> sp.Expr:
+    """Loss before anything is gained."""
+    return sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))
+
+
 @cache
 def losses() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
-    read = sp.Sum(
-        attended[token[position]] * value[token[position], a], (position, 1, T)
-    )
+    chapter = Chapter(ref, status="exact")
+    state = chapter.state
+    key = token[position]
+    read = sp.Sum(attended[key] * value[key, a], (position, 1, T))
+    slides = "slides, factual recall: linear attention, one-hot embeddings"
+    state("recall_logit", logit[a], read, slides)
+    state("recall_partition", Z, partition, DERIVED, SYMMETRIC)
+    for part in PARTS:
+        loss = partial(part_of_loss, part)
+        state(f"loss_{part.name}", part.loss, loss, DERIVED, SYMMETRIC)
+    state("recall_loss", L, total_loss, DERIVED, SYMMETRIC)
     start = symbol("initial_loss", r"\mathcal{L}(0)", "loss at time 0")
-    height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
-    slides = ref("slides, factual recall: linear attention, one-hot embeddings")
-    phase = ref(
-        "slides, factual recall: phase of predicting by p(a|r); height derived here"
-    )
-    parts = {
-        f"loss_{p.name}": (
-            p.loss,
-            lambda p=p: sp.log(written_as(p.odds, observed(f"loss_{p.name}"))),
-        )
-        for p in PARTS
-    }
-    # Relative to the weight of an answer that is wrong in relation and subject.
-    form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
-    partition = lambda: written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))
-    small = sp.Symbol(
-        "small", positive=True
-    )  # e^-X: zero where the relation is certain
+    state("initial_loss", start, initial_loss, DERIVED, SYMMETRIC)
+    small = sp.Symbol("small", positive=True)  # e^-X: zero where the relation is known
     known = sp.cancel(RELATION.odds.subs(sp.exp(X), 1 / small)).subs(small, 0)
-    begun = lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))
-    reduced = {
-        "recall_partition": (Z, partition),
-        **parts,
-        "recall_loss": (L, total_loss),
-        "initial_loss": (start, begun),
-    }
-    plateau = (
-        height,
-        sp.log(known * SUBJECT.odds.subs(Y, 0)),
-        "relation known, subject not",
-    )
-    return {
-        **equation.table(slides, status="exact", recall_logit=(logit[a], read)),
-        **equation.table(ref(DERIVED), SYMMETRIC, status="exact", **reduced),
-        **equation.table(phase, SYMMETRIC, status="exact", plateau=plateau),
-    }
+    loss = sp.log(known * SUBJECT.odds.subs(Y, 0))
+    height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
+    phase = "slides, factual recall: phase of predicting by p(a|r); height derived here"
+    state("plateau", height, loss, phase, SYMMETRIC, "relation known, subject not")
+    return chapter.equations
 
 
 def wrong_mass(part: Part) -> sp.Expr:
@@ -298,12 +289,9 @@ def wrong_mass(part: Part) -> sp.Expr:
 @cache
 def ratio(part: Part) -> sp.Expr:
     """c, so that w^2 - c delta^2 is conserved."""
-    kept_ = next(
-        k
-        for k in printed.invariants(remedies.derived(recall()), NAMES)
-        if k.has(part.w)
-    )
-    c = -sp.diff(kept_, part.delta, 2) / sp.diff(kept_, part.w, 2)
+    invariants = printed.invariants(remedies.derived(recall()), NAMES)
+    invariant = next(form for form in invariants if form.has(part.w))
+    c = -sp.diff(invariant, part.delta, 2) / sp.diff(invariant, part.w, 2)
     return written_as(part.others * (part.choices - 1) / part.choices, c)
 
 
@@ -315,25 +303,19 @@ def conserved(part: Part) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Probability of wrong choices, gain, and the conserved quantity of each part."""
-    by_name: dict[str, Equation] = {}
+    chapter = Chapter(ref(DERIVED), status="exact")
+    state = chapter.state
+    start = "gradient flow from w = epsilon, delta = 0"
     for part in PARTS:
+        name = part.name
+        state(f"wrong_{name}", part.wrong, partial(wrong_mass, part), SYMMETRIC)
+        state(f"gain_{name}", part.gain, part.w * part.delta, SYMMETRIC)
         means = f"ratio that makes {part.w}^2 - c {part.delta}^2 conserved"
-        letter, name = part.name[0], part.name
-        c = symbol(f"c_{name}", f"c_{{{letter}}}", means, positive=True)
-        start = "gradient flow from w = epsilon, delta = 0"
-        rows = {
-            f"wrong_{name}": (part.wrong, partial(wrong_mass, part), SYMMETRIC),
-            f"gain_{name}": (part.gain, part.w * part.delta, SYMMETRIC),
-            f"ratio_{name}": (c, partial(ratio, part), "w^2 - c delta^2 is conserved"),
-            f"conserved_{name}": (
-                epsilon**2,
-                partial(conserved, part),
-                SYMMETRIC,
-                start,
-            ),
-        }
-        by_name |= equation.table(ref(DERIVED), status="exact", **rows)
-    return by_name
+        c = symbol(f"c_{name}", f"c_{{{name[0]}}}", means, positive=True)
+        state(f"ratio_{name}", c, partial(ratio, part), "w^2 - c delta^2 is conserved")
+        invariant = partial(conserved, part)
+        state(f"conserved_{name}", epsilon**2, invariant, SYMMETRIC, start)
+    return chapter.equations
 
 
 @cache
@@ -343,26 +325,30 @@ def flow() -> Flow:
     Observables: losses, gains, and the probabilities of the correct answer and of any
     answer of the correct relation.
     """
-    made = equations()
-    names = [f"{kind}_{part.name}" for kind in ("wrong", "gain") for part in PARTS]
+    abbreviations = {part.wrong: wrong_mass(part) for part in PARTS}
+    abbreviations |= {part.gain: part.w * part.delta for part in PARTS}
     # In terms of e^-X, which does not overflow.
     odds = {p: 1 + (p.choices - 1) * sp.exp(-p.gain) for p in PARTS}
     for p, form in odds.items():
         written_as(form, p.odds)
+    relation, subject = odds.values()
+    observables = {
+        "loss": sp.log(relation) + sp.log(subject),
+        "loss_relation": sp.log(relation),
+        "loss_subject": sp.log(subject),
+        "gain_relation": X,
+        "gain_subject": Y,
+        "accuracy_relation": 1 / relation,
+        "accuracy": 1 / relation / subject,
+    }
     return printed.flow(
         remedies.derived(recall()),
         NAMES,
-        {made[name].lhs: made[name].rhs for name in names},
+        abbreviations,
         name="factual_recall",
         time=t,
         reference=ref(DERIVED),
         assumptions=(SYMMETRIC, "gradient flow on the population loss"),
-        observables={
-            "loss": sp.log(odds[RELATION]) + sp.log(odds[SUBJECT]),
-            **{f"loss_{p.name}": sp.log(form) for p, form in odds.items()},
-            **{f"gain_{p.name}": p.gain for p in PARTS},
-            "accuracy_relation": 1 / odds[RELATION],
-            "accuracy": 1 / odds[RELATION] / odds[SUBJECT],
-        },
+        observables=observables,
         scope=RECALL,
     )

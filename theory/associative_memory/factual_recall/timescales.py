@@ -12,6 +12,7 @@ import sympy as sp
 
 from theory import (
     Allowed,
+    Chapter,
     Equation,
     ParameterError,
     linear_root,
@@ -36,7 +37,6 @@ from theory.associative_memory.factual_recall.dynamics import (
 )
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.call import scope
-from theory.equations import equation
 from theory.symbols.fractions import factored
 
 rate = symbol(
@@ -53,21 +53,22 @@ share = symbol(
     "share_left", r"\varphi", "part of the initial loss that is left", positive=True
 )
 hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
-rates = {
-    x: symbol(f"lambda_{x[0]}", means=f"initial growth rate of the {x}", positive=True)
-    for x in ("relation", "subject")
-}
-SMALL, LINEAR = "epsilon -> 0", "linear in the weights"
+rate_relation = symbol(
+    "lambda_r", means="initial growth rate of the relation", positive=True
+)
+rate_subject = symbol(
+    "lambda_s", means="initial growth rate of the subject", positive=True
+)
+SMALL = "epsilon -> 0"
+LINEAR = "linear in the weights"
 
 
 @cache
 def growth(part: Part) -> sp.Expr:
-    """Growth rate of the linearised pair."""
+    """Growth rate of the linearised pair; other modes decay."""
     flow = dynamics.flow()
     modes = flow.linearised(at=dict.fromkeys(flow.state, 0))
-    return next(
-        mode.rate for mode in modes if part.w in mode.direction
-    )  # other modes decay
+    return next(mode.rate for mode in modes if part.w in mode.direction)
 
 
 @cache
@@ -79,21 +80,15 @@ def speed() -> sp.Expr:
     """
     forms = set()
     for part in PARTS:
-        expanded = dynamics.flow().rhs[part.delta]
-        path = (
-            epsilon
-            * sp.sinh(angle)
-            / sp.sqrt(dynamics.equations()[f"ratio_{part.name}"].rhs)
-        )
-        moved = expanded.subs(part.w, epsilon * sp.cosh(angle)) / sp.diff(path, angle)
-        mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs(
-            {part.gain: gain, part.choices: K}
-        )
-        form = factored(moved.subs(part.wrong, 1) / growth(part)) * rate
-        linear = factored(
-            form / rate * (part.choices - 1) / part.choices
-        )  # 1: theta grows at the rate lambda
-        proved(linear == 1, "theta does not start at the growth rate")
+        choices = part.choices
+        path = epsilon * sp.sinh(angle) / sp.sqrt(dynamics.ratio(part))
+        rate_of_delta = dynamics.flow().rhs[part.delta]
+        rate_of_delta = rate_of_delta.subs(part.w, epsilon * sp.cosh(angle))
+        rate_of_angle = (rate_of_delta / sp.diff(path, angle)).subs(part.wrong, 1)
+        # 1: theta grows at the rate lambda
+        linear = factored(rate_of_angle / growth(part)) * (choices - 1) / choices
+        proved(factored(linear) == 1, "theta does not start at the growth rate")
+        mass = dynamics.wrong_mass(part).subs({part.gain: gain, choices: K})
         forms.add(sp.factor(rate * K / (K - 1) * mass))
     (form,) = forms
     return form
@@ -115,9 +110,8 @@ def ratio_of_rates() -> sp.Expr:
 def exact_gain() -> sp.Expr:
     """Gain X = w delta as a function of theta."""
     form = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
-    return written_as(
-        form, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c)
-    )
+    w = epsilon * sp.cosh(angle)
+    return written_as(form, w * epsilon * sp.sinh(angle) / sp.sqrt(c))
 
 
 def exact_hitting() -> sp.Expr:
@@ -145,19 +139,14 @@ def hitting_time() -> sp.Expr:
     until = sp.solve(sp.Eq(leading, x), angle)[0] / rate
     later = sp.integrate(sp.expand(1 / slope), gain)
     total = sp.expand(until - later.subs(gain, x) + later)
-    limit = total.subs(
-        sp.Ei(x), sp.EulerGamma + sp.log(x)
-    )  # Ei(x) = gamma + ln x + O(x)
+    # Ei(x) = gamma + ln x + O(x)
+    limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))
     limit = factored(sp.expand_log(sp.expand(limit), force=True))
     proved(not limit.has(x), "the matching point does not drop out")
-    form = (
-        sp.log(4 * sp.sqrt(c) * gain / epsilon**2)
-        + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K
-    ) / (2 * rate)
-    proved(
-        vanishes(sp.expand_log(sp.expand(form - limit), force=True)),
-        "the hitting time is not the derived one",
-    )
+    saturation = (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K
+    form = (sp.log(4 * sp.sqrt(c) * gain / epsilon**2) + saturation) / (2 * rate)
+    gap = sp.expand_log(sp.expand(form - limit), force=True)
+    proved(vanishes(gap), "the hitting time is not the derived one")
     return form
 
 
@@ -174,9 +163,8 @@ def level(part: Part, of: float) -> sp.Expr:
     """Expression that crosses zero when a part of the loss reaches a share of its
     initial value.
     """
-    return part.w * part.delta - equations()["gain_at_share"].rhs.subs(
-        {share: of, K: part.choices}
-    )
+    gain = equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
+    return part.w * part.delta - gain
 
 
 @cache
@@ -184,38 +172,35 @@ def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length
     of the plateau.
     """
-    # e^X = 2 lambda K X t to leading order; X grows logarithmically
-    late = sp.log(2 * rate * K * t)
-    late_loss = (K - 1) / (2 * rate * K * t * late)
-    between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
+    exact = Chapter(ref(DERIVED), status="exact")
+    relation = partial(growth_rate, RELATION)
+    exact.state("growth_relation", rate_relation, relation, LINEAR)
+    subject = partial(growth_rate, SUBJECT)
+    exact.state("growth_subject", rate_subject, subject, LINEAR)
+    ratio = rate_relation / rate_subject
+    flat = "a plateau at ln D where this is well above 1"
+    exact.state("growth_ratio", ratio, ratio_of_rates, flat)
     same = "w = epsilon cosh(theta), K = R for the relation and D for the subject"
+    exact.state("recall_angle", sp.Derivative(angle, t), speed, SYMMETRIC, same)
+    exact.state("gain_of_angle", gain, exact_gain, SYMMETRIC)
     reached = symbol("T_exact", r"T(\theta)", "time at which theta is reached")
-    left = symbol(
+    exact.state("hitting_time_exact", reached, exact_hitting, SYMMETRIC)
+    goal = "gain at which a part of the loss is a given share of its initial ln K"
+    exact.state("gain_at_share", gain, gain_at_share, goal)
+    leading = Chapter(ref(DERIVED), status="leading order")
+    leading.state("hitting_time", hitting, hitting_time, SMALL)
+    # e^X = 2 lambda K X t to leading order; X grows logarithmically
+    grown = 2 * rate * K * t
+    late_loss = (K - 1) / (grown * sp.log(grown))
+    loss_late = symbol(
         "loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times"
     )
+    logarithms = "t large, corrections of order ln ln t / ln t"
+    leading.state("late_loss", loss_late, late_loss, logarithms)
     length = symbol("T_plateau", r"T_{\mathrm{plateau}}", "length of the plateau")
-    goal = "gain at which a part of the loss is a given share of its initial ln K"
-    growing = rates["relation"] / rates["subject"], ratio_of_rates
-    return {
-        **equation.table(
-            ref(DERIVED),
-            status="exact",
-            growth_relation=(rates["relation"], partial(growth_rate, RELATION), LINEAR),
-            growth_subject=(rates["subject"], partial(growth_rate, SUBJECT), LINEAR),
-            growth_ratio=(*growing, "a plateau at ln D where this is well above 1"),
-            recall_angle=(sp.Derivative(angle, t), speed, SYMMETRIC, same),
-            gain_of_angle=(gain, exact_gain, SYMMETRIC),
-            hitting_time_exact=(reached, exact_hitting, SYMMETRIC),
-            gain_at_share=(gain, gain_at_share, goal),
-        ),
-        **equation.table(
-            ref(DERIVED),
-            status="leading order",
-            hitting_time=(hitting, hitting_time, SMALL),
-            late_loss=(left, late_loss, "t large, corrections of order ln ln t / ln t"),
-            plateau_length=(length, between, SMALL, "leading logarithm"),
-        ),
-    }
+    between = sp.log(1 / epsilon) * (1 / rate_subject - 1 / rate_relation)
+    leading.state("plateau_length", length, between, SMALL, "leading logarithm")
+    return exact.equations | leading.equations
 
 
 # Numerical hitting times
@@ -273,19 +258,14 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     """
     numbers = constants(p, part)
     end = angle_of_share(p, part, share)
-    lam, choices = numbers["lambda_recall"], numbers["K"]
+    choices = numbers["K"]
     # Integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end); for X
     # > 0 only the last 40 units contribute.
     amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
+    excess = lambda q: np.expm1(amplitude * np.sinh(2 * q))
     start = max(0.0, end - 20)
-    area, _ = scipy.integrate.quad(
-        lambda q: np.expm1(amplitude * np.sinh(2 * q)),
-        start,
-        end,
-        epsabs=0,
-        epsrel=1e-12,
-    )
-    return float((choices * end + area) / (lam * choices))
+    area, _ = scipy.integrate.quad(excess, start, end, epsabs=0, epsrel=1e-12)
+    return float((choices * end + area) / (numbers["lambda_recall"] * choices))
 
 
 @scope.pointwise(RECALL)

@@ -2,6 +2,7 @@
 et al. 2025).
 """
 
+import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -118,17 +119,16 @@ def direct_time(
         return 0.0
     alike = {"sphere": "equal_overlaps", "softmax": "equal_overlaps_softmax"}[kernels]
     rate = numeric.function(overlaps.equations()[alike].rhs, [m, k, N])
+
+    def slowness(s: float) -> float:
+        return np.exp(s) / rate(np.exp(s), p.k, p.N)
+
+    ends = np.log(p.m_0), np.log(end)
+    accuracy = {"epsabs": 0, "epsrel": 1e-11, "limit": 400}
     try:
         with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
             warnings.simplefilter("error", scipy.integrate.IntegrationWarning)
-            value, _ = scipy.integrate.quad(
-                lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
-                np.log(p.m_0),
-                np.log(end),
-                epsabs=0,
-                epsrel=1e-11,
-                limit=400,
-            )
+            value, _ = scipy.integrate.quad(slowness, *ends, **accuracy)
     except (ArithmeticError, scipy.integrate.IntegrationWarning):
         raise ParameterError(
             f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double"
@@ -174,14 +174,18 @@ def product_curve(
     """Times and product of all overlaps until ``t``, in pieces: one, or one for each
     stage.
     """
-    alike = [(flow(p.k, kernels), starting_at(p, [p.m_0] * p.k), t)]
-    begun, out = 0.0, []
-    for system, start, length in stages(p, kernels) if curriculum else alike:
+    if not curriculum:
+        part = flow(p.k, kernels).solve(starting_at(p, [p.m_0] * p.k), t=t)
+        return [(part.t, part["product"])]
+    begun = 0.0
+    pieces = []
+    for system, start, length in stages(p, kernels):
         hops = len(system.state)
         part = system.solve(start, t=length if hops < p.k else t - begun)
-        out.append((begun + part.t, part["product"] * p.m_0 ** (p.k - hops)))
+        untrained = p.m_0 ** (p.k - hops)
+        pieces.append((begun + part.t, part["product"] * untrained))
         begun += length
-    return out
+    return pieces
 
 
 def over_hops(
@@ -200,8 +204,8 @@ def over_hops(
     size : int
         Number of things N.
     """
-    spelled = equation.rhs.subs({k: len(values), N: size}).doit()
-    return spelled.subs({entries[j]: sympified(v) for j, v in enumerate(values, 1)})
+    form = equation.rhs.subs({k: len(values), N: size}).doit()
+    return form.subs({entries[j]: sympified(v) for j, v in enumerate(values, 1)})
 
 
 # Predicted curves of a training run of softmax kernels, by stage of the curriculum
@@ -237,11 +241,9 @@ def predict(
         If the runs lack their times or were trained with other parameters.
     """
     if runs is None:
-        end = (
-            p.eta * p.steps
-            if until is None
-            else number("until", until, Allowed(above=0))
-        )
+        end = p.eta * p.steps
+        if until is not None:
+            end = number("until", until, Allowed(above=0))
         times = np.linspace(0, end, 601)
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
@@ -253,44 +255,47 @@ def predict(
     hops = 1 if p.curriculum else p.k
     while True:
         system = flow(hops, "softmax")
-        left = times[-1] - begun
+        remaining = times[-1] - begun
         start = starting_at(p, state[:hops])
-        end = time_of_product(system, start, STAGE, left) if hops < p.k else np.nan
+        end = np.nan
+        if hops < p.k:
+            end = time_of_product(system, start, STAGE, remaining)
         later = times >= begun
         inside = times[later & ~(times > begun + end)] - begun  # times of this stage
-        path = system.solve(
-            start, at=np.append(inside, left if np.isnan(end) else end), t=left
-        )
+        last = remaining if np.isnan(end) else end
+        path = system.solve(start, at=np.append(inside, last), t=remaining)
         now = np.flatnonzero(later)[: len(inside)]
-        overlaps[now], trained[now] = state, hops
+        overlaps[now] = state
+        trained[now] = hops
         for j, q in enumerate(system.state):
-            overlaps[now, j] = path[q.name].values[:-1]
-            state[j] = float(path[q.name][-1])
-        if np.isnan(end) or end >= left:
+            overlap = path[q.name].values
+            overlaps[now, j] = overlap[:-1]
+            state[j] = float(overlap[-1])
+        if np.isnan(end) or end >= remaining:
             break
-        begun, hops = begun + end, hops + 1
+        begun += end
+        hops += 1
     product = overlaps.prod(1)
-    return xr.Dataset(
-        {
-            "overlap": (("t", "hop"), overlaps),
-            "product": ("t", product),
-            "hops": ("t", trained),
-            "accuracy": ("t", 1 / p.N + (1 - 1 / p.N) * product),
-        },
-        coords={"t": times},
-        attrs={
-            "kind": "theory",
-            "reference": system.reference,
-            "status": system.status,
-            "parameters": p.as_json(),
-        },
-    )
+    curves = {
+        "overlap": (("t", "hop"), overlaps),
+        "product": ("t", product),
+        "hops": ("t", trained),
+        "accuracy": ("t", 1 / p.N + (1 - 1 / p.N) * product),
+    }
+    attributes = {
+        "kind": "theory",
+        "reference": system.reference,
+        "status": system.status,
+        "parameters": p.as_json(),
+    }
+    return xr.Dataset(curves, coords={"t": times}, attrs=attributes)
 
 
+FLOWS = [(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)]
 flows, sections, equations = catalogue(
     {
         "k hops: agreement": [agreement_equations],
         "k hops: overlaps": [overlaps, partial(flow, 3)],
     },
-    *(partial(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)),
+    *itertools.starmap(partial, FLOWS),
 )

@@ -9,6 +9,7 @@ import sympy as sp
 
 from theory import (
     BaseParameters,
+    Chapter,
     Equations,
     Flow,
     Preset,
@@ -17,7 +18,6 @@ from theory import (
     array,
     parameter,
     symbol,
-    table,
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, N, ref, t
@@ -62,12 +62,10 @@ class Parameters(Stepped):
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name; all overlaps start alike."""
-        return {
-            "N": self.N,
-            "k": self.k,
-            "m_0": self.m_0,
-            **{f"m_{j}_0": self.m_0 for j in range(1, self.k + 1)},
-        }
+        numbers: dict[str, Any] = {"N": self.N, "k": self.k, "m_0": self.m_0}
+        for j in range(1, self.k + 1):
+            numbers[f"m_{j}_0"] = self.m_0
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -149,41 +147,43 @@ def agreement_equations() -> Equations:
     """
     # One hop shrinks the deviation of the agreement from 1/N by a factor.
     ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
-    product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
-    derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
+    chapter = Chapter(ref, status="exact")
+    chapter.state("agreement_hop", agree[j], one_hop(), DERIVED, UNIFORM)
+    chance = 1 / N
+    product = chance + (1 - chance) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
+    wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
+    chapter.state("agreement", agreement, product, wang, UNIFORM)
+    derangements = chance + (1 - chance) * ratio.subs(fixed, 0) ** k
+    chapter.state(
+        "agreement_derangements",
+        agreement,
+        derangements,
+        DERIVED,
+        UNIFORM,
+        "no hop alike anywhere",
+    )
     # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of
     # points, each fixed w.p. 1/(N(N-1)).
     falling = N * (N - 1) / (N * (N - 1))
     square = factored(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = factored((square / (N - 1) ** 2) ** k)
-    wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
     square_means = "mean squared correlation of two tasks"
     corr = symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means)
     drawn = "hidden permutations independent and uniform"
-    return table(
-        ref,
-        status="exact",
-        agreement_hop=(agree[j], one_hop(), DERIVED, UNIFORM),
-        agreement=(agreement, product, wang, UNIFORM),
-        agreement_derangements=(
-            agreement,
-            derangements,
-            DERIVED,
-            UNIFORM,
-            "no hop alike anywhere",
-        ),
-        correlation_square=(
-            corr,
-            typical,
-            DERIVED,
-            drawn,
-            "corr: product of (phi_j - 1)/(N - 1)",
-        ),
+    chapter.state(
+        "correlation_square",
+        corr,
+        typical,
+        DERIVED,
+        drawn,
+        "corr: product of (phi_j - 1)/(N - 1)",
     )
+    return chapter.equations
 
 
 m = symbol("m", means="overlap, where it is the same for all hops", real=True)
-i, j = (symbol(x, means="a hop", integer=True, positive=True) for x in "ij")
+i = symbol("i", means="a hop", integer=True, positive=True)
+j = symbol("j", means="a hop", integer=True, positive=True)
 m_0 = symbol("m_0", means="overlap at time 0", positive=True)
 overlap = array("m_hop", "m", "overlap of a hop's kernel with its permutation")
 trace = symbol(
@@ -219,21 +219,14 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
     column contributes 1/N of the slope.
     """
     a, gap = sp.symbols("a gap", positive=True)
+    by_a = sp.diff((N * a - 1) / (N - 1), a)
     mass = sp.exp(gap) / (sp.exp(gap) + N - 1)
-    of_mass = (
-        sp.diff((N * a - 1) / (N - 1), a) * slope * (1 - 1 / N) / N
-    )  # objective 1/N + (1 - 1/N) prod m
+    of_mass = by_a * slope * (1 - 1 / N) / N  # objective 1/N + (1 - 1/N) prod m
     right = of_mass * a * (1 - a)  # softmax derivative with respect to its own logit
     wrong = -right / (N - 1)  # the opposite, shared by the column's N - 1 other logits
-    of_gap = (
-        factored(sp.diff(mass, gap) / (mass * (1 - mass)))
-        * a
-        * (1 - a)
-        * (right - wrong)
-    )
-    return sp.factor(
-        (sp.diff((N * a - 1) / (N - 1), a) * of_gap).subs(a, (1 + (N - 1) * m) / N)
-    )
+    of_gap = factored(sp.diff(mass, gap) / (mass * (1 - mass)))
+    rate = by_a * of_gap * a * (1 - a) * (right - wrong)
+    return sp.factor(rate.subs(a, (1 + (N - 1) * m) / N))
 
 
 LEARNERS = {
@@ -254,20 +247,17 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         ``sphere``: kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)).
         ``softmax``: softmax columns as in the students, time ``t = eta * steps``.
     """
-    names = [
-        symbol(f"m_{q}", means=f"overlap of hop {q}", real=True)
-        for q in range(1, hops + 1)
-    ]
-    starts = [
-        symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)
-    ]
-    product = sp.Mul(*names)
+    initial = {}
+    for hop in range(1, hops + 1):
+        overlap = symbol(f"m_{hop}", means=f"overlap of hop {hop}", real=True)
+        initial[overlap] = symbol(f"m_{hop}_0", rf"m_{{{hop}}}(0)", positive=True)
+    product = sp.Mul(*initial)
     rate, why, name, clock = LEARNERS[kernels]
     return Flow(
         name=f"{name}_{hops}",
         time=t,
-        rhs={q: rate(sp.diff(product, q)).subs(m, q) for q in names},
-        initial=dict(zip(names, starts, strict=True)),
+        rhs={q: rate(sp.diff(product, q)).subs(m, q) for q in initial},
+        initial=initial,
         reference=ref(DERIVED),
         status="exact",
         assumptions=(KERNELS, why, "objective: probability of the right answer"),
@@ -285,11 +275,11 @@ def mixture(hops: int) -> Flow:
     The objective is the sum over l of the product of the first l overlaps, in the time
     unit of `flow` for each task.
     """
-    whole = flow(hops)
-    names = list(whole.state)
+    of_all = flow(hops)
+    names = list(of_all.state)
     total = sum((sp.Mul(*names[:number]) for number in range(1, hops + 1)), sp.S.Zero)
     return replace(
-        whole,
+        of_all,
         name=f"k_hop_mixture_{hops}",
         rhs={q: on_sphere(sp.diff(total, q)).subs(m, q) for q in names},
         assumptions=(KERNELS, SPHERE, "objective: sum over 1 .. k hops"),
@@ -301,38 +291,40 @@ def equations() -> Equations:
     """Expected accuracy of kernels, flow of equal overlaps, its training time, and the
     conserved ratios.
     """
+    chapter = Chapter(ref(DERIVED), status="exact")
     overlap_of = (trace - 1) / (N - 1)
+    at_ends = "0 for a constant kernel, 1 for the permutation"
+    chapter.state("hop_overlap", overlap[j], overlap_of, at_ends)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
-    equal = on_sphere(m ** (k - 1))
+    chapter.state(
+        "hop_accuracy", correct, accuracy, KERNELS, "input permutations uniform"
+    )
+    alike = "all overlaps equal"
+    slope = m ** (k - 1)
+    rate = sp.Derivative(m, t)
+    chapter.state("equal_overlaps", rate, on_sphere(slope), SPHERE, alike)
+    chapter.state("equal_overlaps_softmax", rate, by_softmax(slope), SOFTMAX, alike)
     # Direct training from equal overlaps: separation of variables, with 1 - m^2 = 1 for
     # small m_0.
     power = symbol("n_power", positive=True)
     v = sp.Symbol("v", positive=True)
     direct = sp.integrate(v ** (-power - 1), (v, m_0, sp.oo)).subs(power, k - 2)
     direct = written_as(m_0 ** (2 - k) / (k - 2), direct)
-    (kept,), (first, second) = flow(2).conserved(), flow(2).state
-    written_as((1 - first**2) / (1 - second**2), sp.exp(kept.rhs))
-    at_ends = "0 for a constant kernel, 1 for the permutation"
-    rate_of_m = sp.Derivative(m, t)
-    conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
     direct_time = symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once")
-    ratio = (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2)
-    pairs = "conserved for every pair of hops in training"
-    alike = "all overlaps equal"
-    return table(
-        ref(DERIVED),
-        status="exact",
-        hop_overlap=(overlap[j], overlap_of, at_ends),
-        hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
-        equal_overlaps=(rate_of_m, equal, SPHERE, alike),
-        equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
-        direct_time=(
-            direct_time,
-            direct,
-            "leading order",
-            "k >= 3",
-            "m_0 -> 0",
-            SPHERE,
-        ),
-        hop_invariant=(conserved, ratio, SPHERE, pairs),
+    chapter.state(
+        "direct_time",
+        direct_time,
+        direct,
+        "leading order",
+        "k >= 3",
+        "m_0 -> 0",
+        SPHERE,
     )
+    (invariant,) = flow(2).conserved()
+    first, second = flow(2).state
+    written_as((1 - first**2) / (1 - second**2), sp.exp(invariant.rhs))
+    ratio = (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2)
+    conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
+    pairs = "conserved for every pair of hops in training"
+    chapter.state("hop_invariant", conserved, ratio, SPHERE, pairs)
+    return chapter.equations

@@ -11,7 +11,7 @@ from functools import cache, partial
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, proved, symbol, table, vanishes
+from theory import Chapter, Equation, array, proved, symbol, vanishes
 from theory.call.refusal import ParameterError
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights.running import (
@@ -62,6 +62,9 @@ from theory.induction_heads.network import (
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
 from theory.symbols.notation import Forms
 
+Named = dict[str, sp.Expr]
+Entries = Mapping[str, sp.Expr]  # by kind of row, or by token
+Summation = Callable[[sp.Expr], sp.Expr]  # of an entry over pairs
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"
 BEFORE = "every pair before the burst occurs once"
@@ -90,7 +93,7 @@ def counted(expr: sp.Expr) -> sp.Expr:
     return expr.replace(sp.Sum, alike)
 
 
-def right_weights() -> dict[str, sp.Expr]:
+def right_weights() -> Named:
     """Attention of first-layer rows of the burst's pair k: to the right item, to the
     right label, and to one other token.
     """
@@ -114,14 +117,13 @@ def in_full(expr: sp.Expr, mask: str) -> sp.Expr:
 
 def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
     """What a row of the first layer retrieves of a token, from the network."""
-    weight = network(mask, B).block(
-        2, row, partial(overlap, structure.TOKEN, "I", token)
-    )
+    inner_product = partial(overlap, structure.TOKEN, "I", token)
+    weight = network(mask, B).block(2, row, inner_product)
     return counted(value(weight))
 
 
 @cache
-def weights(mask: str) -> dict[str, sp.Expr]:
+def weights(mask: str) -> Named:
     """`right_weights` and `context_weights` (of pair l), proved equal to the network's.
 
     Raises
@@ -129,44 +131,51 @@ def weights(mask: str) -> dict[str, sp.Expr]:
     ArithmeticError
         If one is not.
     """
-    net, made = network(mask, B), {}
+    net = network(mask, B)
+    forms = {}
     right = {"item": net.right_row("item", B), "label": net.right_row("label", B)}
     right["other"] = net.row("label", l)
     for name, form in right_weights().items():
         kind, token = name.split("_")
-        made[f"right_{name}"] = form
-        _same(name, form, retrieved(net.right_row(kind, k), right[token], mask), mask)
+        forms[f"right_{name}"] = form
+        derived = retrieved(net.right_row(kind, k), right[token], mask)
+        _same(name, form, derived, mask)
     earlier = {"item": net.row("item", l), "label": net.row("label", l)}
     earlier["other"] = net.row("label", l - d)
-    for name, form in context_weights().items():
+    for name, weight in context_weights().items():
         kind, token = name.split("_")
-        made[name] = form.subs(k, l)
+        form = weight.subs(k, l)
+        forms[name] = form
         column = earlier[kind if token == "self" else token]
-        _same(name, made[name], retrieved(earlier[kind], column, mask), mask)
-    return made
+        _same(name, form, retrieved(earlier[kind], column, mask), mask)
+    return forms
 
 
 def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
     """A form in the pseudo-parameters, proved to be the network's."""
-    whole = in_full(form, mask)
-    proved(vanishes(whole - derived), f"not the network's {name}")
-    return whole
+    in_parameters = in_full(form, mask)
+    proved(vanishes(in_parameters - derived), f"not the network's {name}")
+    return in_parameters
 
 
-def score_forms(mask: str) -> dict[str, sp.Expr]:
+def score_forms(mask: str) -> Named:
     """Scores of the query on the rows of the burst's pair k, on the first row (strict
     mask) and on itself, relative to other rows, which all have one score.
     """
     w = right_weights()
-    forms = {
-        f"right_{kind}": x + b_item * w[f"{kind}_item"] + b_label * w[f"{kind}_label"]
-        for kind, x in (("item", x_item), ("label", x_label))
-    }
-    return forms | ({"query": x_self} if MASKS[mask] else {"first": x_first})
+    forms = {}
+    for kind, x in (("item", x_item), ("label", x_label)):
+        by_retrieved = b_item * w[f"{kind}_item"] + b_label * w[f"{kind}_label"]
+        forms[f"right_{kind}"] = x + by_retrieved
+    if MASKS[mask]:
+        forms["query"] = x_self
+    else:
+        forms["first"] = x_first
+    return forms
 
 
 @cache
-def key_scores(mask: str) -> dict[str, sp.Expr]:
+def key_scores(mask: str) -> Named:
     """`score_forms` in the pseudo-parameters, proved equal to the network's.
 
     Raises
@@ -192,38 +201,44 @@ def equations() -> dict[str, Equation]:
     """What rows of the burst retrieve in the first layer, and their scores in the
     second.
     """
-    by_name: dict[str, Equation] = {}
+    chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, BEFORE, status="exact")
     last = number("query", N)
-    rows = {kind: number(kind, N - B + k) for kind in ("item", "label")}
-    tokens = {kind: number(kind, N) for kind in rows} | {"other": 2 * l}
+    kinds = ("item", "label")
+    rows = {kind: number(kind, N - B + k) for kind in kinds}
+    tokens = {kind: number(kind, N) for kind in kinds} | {"other": 2 * l}
+    keys = {f"right_{kind}": row for kind, row in rows.items()}
+    keys |= {"first": sp.S.One, "query": last}
     for mask, end in ENDS.items():
-        made = {}
+        masked = f"{mask} mask"
         for name in right_weights():
             kind, token = name.split("_")
-            made[f"burst_first_{name}{end}"] = (
-                R[rows[kind], tokens[token]],
-                lambda name=name, mask=mask: in_full(
-                    weights(mask)[f"right_{name}"], mask
-                ),
-            )
+            entry = R[rows[kind], tokens[token]]
+            weight = partial(right_weight_in_full, name, mask)
+            chapter.state(f"burst_first_{name}{end}", entry, weight, masked)
         for name in score_forms(mask):
-            row = {"first": sp.S.One, "query": last}.get(name) or rows[
-                name.removeprefix("right_")
-            ]
-            made[f"burst_key_{name}{end}"] = (
-                P[last, row] - P[last, 2 * l],
-                lambda name=name, mask=mask: key_scores(mask)[name],
-            )
-        given = (ORTHONORMAL, ALL_WEIGHTS, BEFORE, f"{mask} mask")
-        by_name |= table(ref(PLACE), *given, status="exact", **made)
-    return by_name
+            score = P[last, keys[name]] - P[last, 2 * l]
+            form = partial(_entry, key_scores, mask, name)
+            chapter.state(f"burst_key_{name}{end}", score, form, masked)
+    return chapter.equations
+
+
+def right_weight_in_full(name: str, mask: str) -> sp.Expr:
+    """One of `right_weights` in the pseudo-parameters, proved by `weights`."""
+    return in_full(weights(mask)[f"right_{name}"], mask)
+
+
+def _entry(of: Callable[[str], Entries], mask: str, name: str) -> sp.Expr:
+    """One of the expressions of a mask."""
+    return of(mask)[name]
 
 
 # Loss of all nineteen pseudo-parameters on a context that ends in a burst
 
-C_item, C_label = (
-    symbol(f"C_{x}", rf"C^{{\mathrm{{{x}}}}}", f"output along the right {x}", real=True)
-    for x in ("item", "label")
+C_item = symbol(
+    "C_item", r"C^{\mathrm{item}}", "output along the right item", real=True
+)
+C_label = symbol(
+    "C_label", r"C^{\mathrm{label}}", "output along the right label", real=True
 )
 SIDES = {
     "retrieved_item": r_item[l],
@@ -237,15 +252,15 @@ SIDES = {
 
 def written(
     mask: str,
-    w: Mapping[str, sp.Expr],
-    query: Mapping[str, sp.Expr],
-    before: Mapping[str, sp.Expr],
-    right: Mapping[str, sp.Expr],
-    retrieved: Mapping[str, sp.Expr],
-    later: Callable[[sp.Expr], sp.Expr],
-    over_burst: Callable[[sp.Expr], sp.Expr],
+    w: Entries,
+    query: Entries,
+    before: Entries,
+    right: Entries,
+    retrieved: Entries,
+    later: Summation,
+    over_burst: Summation,
     Z: sp.Expr = sp.S.One,
-) -> dict[str, sp.Expr]:
+) -> Named:
     """What both layers retrieve of each token, and the output along it.
 
     Parameters
@@ -274,61 +289,63 @@ def written(
     def along(token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
         return gamma[1] * query[token] + (gamma[2] * second + gamma[3] * deep) / Z
 
-    after = later(
-        sum(before[kind] * w[f"{kind}_other"] for kind in before)
-    ) + from_burst("other")
+    by_later = sum(before[kind] * w[f"{kind}_other"] for kind in before)
+    after = later(by_later) + from_burst("other")
     itself = {kind: to_itself * before[kind] * w[f"{kind}_self"] for kind in before}
-    items, labels = (over_burst(right[kind]) for kind in ("item", "label"))
+    items = over_burst(right["item"]) + on_query
+    labels = over_burst(right["label"])
+    right_item = along("item", items, from_burst("item"))
     return {
         "retrieved_item": after + before["label"] * w["label_item"] + itself["item"],
         "retrieved_label": after + itself["label"],
         "output_item": along("other", before["item"], retrieved["item"]),
         "output_label": along("other", before["label"], retrieved["label"]),
-        "output_right_item": (
-            gamma[0] + along("item", items + on_query, from_burst("item"))
-        ),
+        "output_right_item": gamma[0] + right_item,
         "output_right_label": along("label", labels, from_burst("label")),
     }
 
 
-OF_QUERY = {
-    "item": H,
-    "label": B * g,
-    "other": g,
-}  # what the query retrieves of right tokens
+# what the query retrieves of right tokens
+OF_QUERY = {"item": H, "label": B * g, "other": g}
 
 
 @cache
-def outputs(mask: str) -> dict[str, sp.Expr]:
+def outputs(mask: str) -> Named:
     """Attention of the second layer to other tokens,
     and the output along each token.
     """
+
+    def later(each: sp.Expr) -> sp.Expr:
+        return sp.Sum(each.subs(l, l + d), (d, 1, N - B - l))
+
+    def over_burst(each: sp.Expr) -> sp.Expr:
+        return sp.Sum(each, (k, 1, B))
+
+    pair = N - B + k
     return written(
         mask,
-        {name: in_full(form, mask) for name, form in weights(mask).items()},
-        {token: in_full(form, mask) for token, form in OF_QUERY.items()},
-        {"item": w_item[l], "label": w_label[l]},
-        {"item": w_item[N - B + k], "label": w_label[N - B + k]},
-        {"item": r_item[l], "label": r_label[l]},
-        lambda each: sp.Sum(each.subs(l, l + d), (d, 1, N - B - l)),
-        lambda each: sp.Sum(each, (k, 1, B)),
+        w={name: in_full(form, mask) for name, form in weights(mask).items()},
+        query={token: in_full(form, mask) for token, form in OF_QUERY.items()},
+        before={"item": w_item[l], "label": w_label[l]},
+        right={"item": w_item[pair], "label": w_label[pair]},
+        retrieved={"item": r_item[l], "label": r_label[l]},
+        later=later,
+        over_burst=over_burst,
     )
 
 
 @cache
 def burst_loss_equations() -> dict[str, Equation]:
     """Attention of the second layer, the output token by token, and the loss."""
-    given = (ORTHONORMAL, ALL_WEIGHTS, BEFORE)
-    by_name: dict[str, Equation] = {}
+    chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, BEFORE, status="exact")
     for mask, end in ENDS.items():
-        made = {
-            f"burst_{n}{end}": (side, lambda n=n, mask=mask: outputs(mask)[n])
-            for n, side in SIDES.items()
-        }
-        by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
+        for name, side in SIDES.items():
+            form = partial(_entry, outputs, mask, name)
+            chapter.state(f"burst_{name}{end}", side, form, f"{mask} mask")
     others = sp.Sum(c_item[l] ** 2 + c_label[l] ** 2, (l, 1, N - B))
-    loss = (squared_error, (1 - C_label) ** 2 + C_item**2 + others)
-    return by_name | table(ref(PLACE), *given, status="exact", burst_loss=loss)
+    loss = (1 - C_label) ** 2 + C_item**2 + others
+    chapter.state("burst_loss", squared_error, loss)
+    return chapter.equations
 
 
 # Loss of all weights on a context that ends in a burst, and its gradient, in O(N)
@@ -339,43 +356,43 @@ def compiled(mask: str) -> Callable:
     """Equation ``burst_loss`` and those before it, with their gradient; pairs before
     the burst are numbered by l, those in it by k.
     """
-    to_itself, scores = MASKS[mask], score_forms(mask)
-    first = row_weights(l) | {
-        real(f"right_{name}"): f for name, f in right_weights().items()
-    }
+    to_itself = MASKS[mask]
+    scores = score_forms(mask)
+    first = row_weights(l)
+    first |= {real(f"right_{name}"): f for name, f in right_weights().items()}
     on_item, Z = real("on_item Z")
     on_right = {kind: real(f"on_right_{kind}") for kind in ("item", "label")}
-    chain = {
-        **first_layer(mask, B),
-        E_1: sp.exp(THETA["alpha_1"]),
-        **first,
-        on_item: sp.exp(x_first * is_first),
-        w_query: to_itself * sp.exp(x_self if to_itself else 0),
-        **{x: sp.exp(scores[f"right_{kind}"]) for kind, x in on_right.items()},
-    }
+    chain = {**first_layer(mask, B), E_1: sp.exp(THETA["alpha_1"]), **first}
+    chain[on_item] = sp.exp(x_first * is_first)
+    chain[w_query] = to_itself * sp.exp(x_self if to_itself else 0)
+    for kind, x in on_right.items():
+        chain[x] = sp.exp(scores[f"right_{kind}"])
 
     names: Forms = {}
 
-    def summed(over: Callable[[sp.Expr], sp.Expr], each: sp.Expr) -> sp.Symbol:
+    def summed(over: Summation, each: sp.Expr) -> sp.Symbol:
+        """Name of a sum, a line of the chain that is shared by those who need it."""
         form = over(each)
-        chain.setdefault(names.setdefault(form, real(f"sum_{len(names)}")), form)
-        return names[form]
+        name = names.setdefault(form, real(f"sum_{len(names)}"))
+        chain.setdefault(name, form)
+        return name
 
     over = partial(summed, total)
     chain[Z] = over(on_item) + N - B + sum(map(over, on_right.values())) + w_query
     sides = {name: real(name) for name in SIDES}
-    made = written(
+    forms = written(
         mask,
-        {x.name: x for x in first},
-        OF_QUERY,
-        {"item": on_item, "label": sp.S.One},
-        on_right,
-        {kind: sides[f"retrieved_{kind}"] for kind in on_right},
-        partial(summed, after),
-        over,
-        Z,
+        w={x.name: x for x in first},
+        query=OF_QUERY,
+        before={"item": on_item, "label": sp.S.One},
+        right=on_right,
+        retrieved={kind: sides[f"retrieved_{kind}"] for kind in on_right},
+        later=partial(summed, after),
+        over_burst=over,
+        Z=Z,
     )
-    chain |= {sides[name]: form for name, form in made.items()}
+    for name, form in forms.items():
+        chain[sides[name]] = form
     others = over(sides["output_item"] ** 2 + sides["output_label"] ** 2)
     right = (1 - sides["output_right_label"]) ** 2 + sides["output_right_item"] ** 2
     chain[real("loss")] = right + others
@@ -413,7 +430,6 @@ def loss_and_gradient(
         raise ParameterError(
             f"B = {right}: must lie in 1..{size - 1}, below N = {size}"
         )
+    before = rows(size - right, mask)
     places = np.arange(1.0, right + 1)
-    return compiled(mask)(
-        theta, *rows(size - right, mask), places, float(size), float(right)
-    )
+    return compiled(mask)(theta, *before, places, float(size), float(right))

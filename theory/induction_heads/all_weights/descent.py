@@ -23,19 +23,16 @@ from theory.symbols.special import first_crossing
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 LEVELS = {f"T_{short}": structure.HEAD[short] for short in ("gamma", "beta", "alpha")}
 QUERIES = ("last", "uniform")
-Pairs = Annotated[
-    int, Allowed(low=1, high=10**6)
-]  # beyond it: more than a minute and 10 GB
+# beyond 10^6 pairs: more than a minute and 10 GB
+Pairs = Annotated[int, Allowed(low=1, high=10**6)]
 Query = Annotated[str, Allowed(choices=QUERIES)]
 Mask = Annotated[str, Allowed(choices=("strict", "inclusive"))]
 Right = Annotated[int, Allowed(low=1)]
-RTOL, ATOL = (
-    1e-9,
-    1e-11,
-)  # the gradient is exact to 1e-15 / N; a smaller tolerance only costs steps
-DIFFERENCE = (
-    1e-4  # step of the Jacobian; its error 1e-8 does not slow Newton's iteration
-)
+# the gradient is exact to 1e-15 / N; a smaller tolerance only costs steps
+RTOL = 1e-9
+ATOL = 1e-11
+# step of the Jacobian; its error 1e-8 does not slow Newton's iteration
+DIFFERENCE = 1e-4
 HORIZON = 40.0  # longest time in N^2
 HALF = 0.5
 
@@ -50,13 +47,18 @@ def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
     """
     if data == "orthonormal":
         return None, 1.0
-    return {n: 1.0 if n.startswith("gamma") else float(D) ** 2 for n in NAMES}, float(D)
+    relative = dict.fromkeys(NAMES, float(D) ** 2)
+    for name in NAMES:
+        if name.startswith("gamma"):
+            relative[name] = 1.0
+    return relative, float(D)
 
 
 @checked
 def moving(mask: Mask) -> tuple[str, ...]:
     """Pseudo-parameters that can become nonzero with this mask."""
-    return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])
+    still, _ = scores.redundant(mask)
+    return tuple(name for name in structure.reachable() if name not in still)
 
 
 def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGradient:
@@ -97,7 +99,8 @@ def mean_loss(parts: Sequence[tuple[float, LossAndGradient]]) -> LossAndGradient
 
     def mean(theta: np.ndarray) -> tuple[float, np.ndarray]:
         losses, gradients = zip(*(of(theta) for _, of in parts), strict=True)
-        return float(np.average(losses, 0, weights)), np.average(gradients, 0, weights)
+        loss = float(np.average(losses, 0, weights))
+        return loss, np.average(gradients, 0, weights)
 
     return mean
 
@@ -137,31 +140,31 @@ def descend(
     object
         SciPy's solution; ``sol(t / N)`` gives all nineteen pseudo-parameters.
     """
-    index = np.array([NAMES.index(n) for n in NAMES if n in names])
-    pace = np.array([(speed or {}).get(NAMES[i], 1.0) for i in index])
+    speed = speed or {}
+    index = np.array([k for k, name in enumerate(NAMES) if name in names])
+    pace = np.array([speed.get(NAMES[k], 1.0) for k in index])
 
-    def whole(state: np.ndarray) -> np.ndarray:
+    def all_nineteen(state: np.ndarray) -> np.ndarray:
         theta = np.zeros((len(NAMES), *np.shape(state)[1:]))
         theta[index] = state
         return theta
 
     def rate(_: float, state: np.ndarray) -> np.ndarray:
-        return -size * pace * of(whole(state))[1][index]
+        return -size * pace * of(all_nineteen(state))[1][index]
 
     def jacobian(at: float, state: np.ndarray) -> np.ndarray:
-        shift = DIFFERENCE * np.eye(len(index))
-        return np.stack(
-            [
-                (rate(at, state + s) - rate(at, state - s)) / (2 * DIFFERENCE)
-                for s in shift
-            ],
-            1,
-        )
+        columns = []
+        for shift in DIFFERENCE * np.eye(len(index)):
+            change = rate(at, state + shift) - rate(at, state - shift)
+            columns.append(change / (2 * DIFFERENCE))
+        return np.stack(columns, 1)
 
     def dropped(_: float, state: np.ndarray) -> float:
-        theta = whole(state)
+        theta = all_nineteen(state)
         loss = of(theta)[0]
-        return loss - HALF if until is None else HALF - float(until(loss, theta))
+        if until is None:
+            return loss - HALF
+        return HALF - float(until(loss, theta))
 
     dropped.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(
@@ -180,9 +183,9 @@ def descend(
             f"N = {size}: the integration stopped at t = {size * run.t[-1]:g}:"
             f" {run.message}"
         )
-    inner = run.sol
-    run.sol = lambda tau: whole(inner(tau))
-    run.y = whole(run.y)
+    trained = run.sol
+    run.sol = lambda tau: all_nineteen(trained(tau))
+    run.y = all_nineteen(run.y)
     return run
 
 
@@ -192,13 +195,11 @@ def crossings(
     """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they
     do not.
     """
-    times = {
-        label: size * first_crossing(run, NAMES.index(name), HALF)
-        for label, name in levels.items()
-    }
-    times["T_drop"] = (
-        size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
-    )
+    times = {}
+    for label, name in levels.items():
+        times[label] = size * first_crossing(run, NAMES.index(name), HALF)
+    drops = run.t_events[0]
+    times["T_drop"] = size * float(drops[0]) if drops.size else np.inf
     return times
 
 
@@ -220,10 +221,14 @@ def flow_of(
         If query, mask or names are not known.
     """
     trained = set(moving(mask) if names is None else map(str, names))
-    if not trained or (unknown := trained - {*NAMES}):
-        said = ", ".join(sorted(unknown)) if trained else "nothing"
-        raise ParameterError(f"names: must be some of {', '.join(NAMES)}, not {said}")
-    if speed := options.pop("speed", None):
+    unknown = trained - {*NAMES}
+    if unknown or not trained:
+        refused = ", ".join(sorted(unknown)) or "nothing"
+        raise ParameterError(
+            f"names: must be some of {', '.join(NAMES)}, not {refused}"
+        )
+    speed = options.pop("speed", None)
+    if speed:
         options["speed"] = tuple(speed.items())
     return _flow(size, query, mask, frozenset(trained), right, **options)
 
@@ -241,9 +246,8 @@ def _flow(
     """The same flow is integrated once for times and curves, and for learning rates and
     sizes of vectors that it does not depend on.
     """
-    return descend(
-        loss_of(size, query, mask, right), size, names, speed=dict(speed), **options
-    )
+    of = loss_of(size, query, mask, right)
+    return descend(of, size, names, speed=dict(speed), **options)
 
 
 def times(
@@ -295,11 +299,12 @@ def curve(
     """
     run = flow_of(size, query, mask, right=right, **options)
     of = loss_of(size, query, mask, right)
-    taus = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
+    steps = np.linspace(0, 1, len(run.t))
+    taus = np.interp(np.linspace(0, 1, points), steps, run.t)
     theta = run.sol(taus)
-    losses = [of(x)[0] for x in theta.T]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
-    return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * taus})
+    data["loss"] = ("t", [of(x)[0] for x in theta.T])
+    return xr.Dataset(data, coords={"t": size * taus})
 
 
 def euler(

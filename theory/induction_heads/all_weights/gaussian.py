@@ -13,8 +13,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equations, symbol
-from theory.equations import equation
+from theory import Chapter, Equations, symbol
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
 from theory.induction_heads.all_weights.scores import THETA, e
@@ -43,18 +42,20 @@ beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("beta_2", "gamma_3", "gamma_4"))
 T_beta_scaled = symbol(
     "T_beta_scaled", r"T_{\beta}(\theta / D)", "time of D beta = theta", positive=True
 )
-var_other, var_own, var_swapped = (
-    symbol(
-        f"var_{name}",
-        rf"\mathrm{{Var}}\,({tex} / D)",
-        f"variance of {means}",
-        positive=True,
-    )
-    for name, tex, means in (
-        ("other", r"a \cdot b", "the inner product of two different vectors over D"),
-        ("own", "|a|^{2}", "a squared norm over D"),
-        ("swapped", r"p M p^{\top}", "a code's inner product with its own swap over D"),
-    )
+
+
+def _variance(name: str, product: str, means: str) -> sp.Symbol:
+    """Symbol of a variance of an inner product over D."""
+    tex = rf"\mathrm{{Var}}\,({product} / D)"
+    return symbol(f"var_{name}", tex, f"variance of {means} over D", positive=True)
+
+
+var_other = _variance(
+    "other", r"a \cdot b", "the inner product of two different vectors"
+)
+var_own = _variance("own", "|a|^{2}", "a squared norm")
+var_swapped = _variance(
+    "swapped", r"p M p^{\top}", "a code's inner product with its own swap"
 )
 GIVEN = (
     "Gaussian data of unit variance",
@@ -78,11 +79,12 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     normal coordinates.
     """
 
+    def same(a: str, b: str) -> int:
+        return int(a == b)
+
     def of(product: str) -> sp.Expr:
-        square, mean = (
-            gaussian_moment(f, lambda a, b: int(a == b)) for f in (2 * product, product)
-        )
-        return square - mean**2
+        square = gaussian_moment(2 * product, same)
+        return square - gaussian_moment(product, same) ** 2
 
     return D * of("xy") / D**2, D * of("xx") / D**2, D / 2 * 4 * of("xy") / D**2
 
@@ -116,18 +118,13 @@ def drive() -> sp.Expr:
         name: weight.subs(scores.E, 0)
         for name, weight in scores.context_weights().items()
     }
-    later = [
-        weights["item_other"],
-        weights["label_other"],
-    ]  # a label's weight in row pair k
     summand = gamma_3 * beta_2 * weights["label_item"]
-    summand += (
-        gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)
-    )  # k - 1 earlier pairs
+    later = [weights["item_other"], weights["label_other"]]  # of a label in row pair k
+    retrieved = sum(w + beta_2 * w**2 for w in later)
+    summand += gamma_4 * (k - 1) * retrieved  # k - 1 earlier pairs
     v = sp.Symbol("v")
-    far = sp.cancel(
-        sp.together(summand.subs(k, 1 / v))
-    )  # c_0 + c_1 / k, which sums to c_1 ln N
+    # c_0 + c_1 / k, which sums to c_1 ln N
+    far = sp.cancel(sp.together(summand.subs(k, 1 / v)))
     return sp.expand(sp.diff(far, v).subs(v, 0))
 
 
@@ -139,17 +136,15 @@ def needed_uniform() -> sp.Expr:
     d(alpha)/d(beta) separates; its solution is a Wright omega function.
     """
     equal = drive().subs({gamma_4: gamma_3})
-    fall = [sp.factor(v) for v in (sp.diff(equal, beta_2), e * sp.diff(equal, e))]
+    of_beta = sp.factor(sp.diff(equal, beta_2))
+    of_alpha = sp.factor(e * sp.diff(equal, e))
     omega = wright_omega(1 - beta_2 * (beta_2 - 1) / 2)
-    along = -sp.diff(sp.log(omega), beta_2) - (fall[1] / fall[0]).subs(e, 1 / omega)
-    proved(
-        vanishes(along) and omega.subs(beta_2, 0).rewrite(sp.LambertW) == 1,
-        "e^-alpha is not this omega function of beta",
-    )
-    factor, slowness = sp.cancel(gamma_3 / fall[0].subs(e, 1 / omega)).as_coeff_Mul()
-    return (
-        factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
-    )
+    along = -sp.diff(sp.log(omega), beta_2) - (of_alpha / of_beta).subs(e, 1 / omega)
+    from_zero = omega.subs(beta_2, 0).rewrite(sp.LambertW) == 1
+    proved(vanishes(along) and from_zero, "e^-alpha is not this omega function of beta")
+    factor, slowness = sp.cancel(gamma_3 / of_beta.subs(e, 1 / omega)).as_coeff_Mul()
+    integral = sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
+    return factor * N**2 / sp.log(N) * integral
 
 
 @cache
@@ -161,17 +156,19 @@ def fast_time(query: str) -> sp.Expr:
     ArithmeticError
         If gamma, assumed to be t/N for normalised vectors, starts with another rate.
     """
-    solution = plateau.layer()
-    start = {
-        "last": [expansions.layer()[1].coeff(x, 0)],
-        "uniform": [solution["uniform_Gamma"] / 2, solution["uniform_gamma_4"]],
-    }
-    slopes = {sp.expand(sp.diff(path, tau).subs(tau, 0)) for path in start[query]}
+    if query == "last":
+        start = [expansions.layer()[1].coeff(x, 0)]
+        integral = needed_last()
+    else:
+        solution = plateau.layer()
+        start = [solution["uniform_Gamma"] / 2, solution["uniform_gamma_4"]]
+        integral = needed_uniform()
+    slopes = {sp.expand(sp.diff(path, tau).subs(tau, 0)) for path in start}
     proved(slopes == {1}, "gammas do not start as t / N")
     needed = sp.Symbol("needed", positive=True)
     passed = D**3 * sp.integrate(D * u / N, (u, 0, t))
     (time,) = (v for v in sp.solve(passed - needed, t) if v.is_positive)
-    return time.subs(needed, {"last": needed_last, "uniform": needed_uniform}[query]())
+    return time.subs(needed, integral)
 
 
 @cache
@@ -179,12 +176,12 @@ def after_attention() -> sp.Expr:
     """Time for gamma to grow from zero until the loss is 1/2, with all attention on the
     correct label.
     """
-    rates = dynamics.flow().rhs
-    loss = dynamics.equations()["loss"].rhs
-    rate, late = (
-        sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0)
-        for expr in (rates[gamma], loss)
-    )
+
+    def at_large_s(expr: sp.Expr) -> sp.Expr:
+        return sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0)
+
+    rate = at_large_s(dynamics.flow().rhs[gamma])
+    late = at_large_s(dynamics.loss())
     half = min(sp.solve(late - sp.Rational(1, 2), gamma))
     return sp.expand_log(sp.integrate(1 / rate, (gamma, 0, half)) / D, force=True)
 
@@ -201,19 +198,16 @@ def equations() -> Equations:
     """Variances of inner products,
     and emergence times in the regime of fast attention.
     """
-    made = equation.table(
-        ref(f"{dynamics.NEW}: Gaussian data"),
-        *GIVEN[:1],
-        status="exact",
-        gram_variance_other=(var_other, lambda: variances()[0]),
-        gram_variance_own=(var_own, lambda: variances()[1]),
-        gram_variance_swapped=(var_swapped, lambda: variances()[2]),
-    )
-    for query, given in QUERIES.items():
-        times = {
-            f"T_beta_gaussian_{query}": (T_beta_scaled, partial(fast_time, query)),
-            f"T_drop_gaussian_{query}": (T_drop, partial(drop_time, query)),
-        }
-        place = ref(f"{dynamics.NEW}: fast attention, {given[0]}")
-        made |= equation.table(place, *GIVEN, *given, status="leading order", **times)
-    return made
+    chapter = Chapter(ref, GIVEN[0], status="leading order")
+    of_other, of_own, of_swapped = variances()
+    words = (f"{dynamics.NEW}: Gaussian data", "exact")
+    chapter.state("gram_variance_other", var_other, of_other, *words)
+    chapter.state("gram_variance_own", var_own, of_own, *words)
+    chapter.state("gram_variance_swapped", var_swapped, of_swapped, *words)
+    for query, special in QUERIES.items():
+        words = (f"{dynamics.NEW}: fast attention, {special[0]}", *GIVEN[1:], *special)
+        late = partial(fast_time, query)
+        chapter.state(f"T_beta_gaussian_{query}", T_beta_scaled, late, *words)
+        drop = partial(drop_time, query)
+        chapter.state(f"T_drop_gaussian_{query}", T_drop, drop, *words)
+    return chapter.equations

@@ -14,7 +14,7 @@ What three numbers gain beside that, rows that see earlier right pairs, is small
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,19 +24,18 @@ import sympy as sp
 
 from theory import (
     Allowed,
+    Chapter,
     Equations,
     checked,
     gauss_legendre,
     number,
     proved,
     symbol,
-    table,
 )
 from theory.induction_heads.all_weights import burst, descent, plateau
 from theory.induction_heads.all_weights.plateau import (
     BURST,
     FIVE,
-    LEADING,
     beta_7,
     beta_10,
     e,
@@ -45,6 +44,7 @@ from theory.induction_heads.all_weights.plateau import (
 from theory.induction_heads.all_weights.running import total, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.bursty import emergence
+from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.symbols import (
     B,
     N,
@@ -61,14 +61,12 @@ from theory.induction_heads.symbols import (
 from theory.numbers import numeric
 from theory.symbols.fractions import factored
 
-EXPLICIT, NODES = 2048, 64
+EXPLICIT = 2048
+NODES = 64
 # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
 FAR = 18.0
-LARGE = (
-    *LEADING[:1],
-    "N to infinity: the next term is smaller by 1 / ln N",
-    *LEADING[2:],
-)
+LARGE_N = "N to infinity: the next term is smaller by 1 / ln N"
+LARGE = (plateau.STRICT, LARGE_N, ORTHONORMAL)
 mean_phi = symbol(
     "mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True
 )
@@ -85,22 +83,19 @@ def constants() -> dict[str, float]:
     divided by N, for the last pair.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
-    moments = [
-        scipy.integrate.quad(
-            lambda v, n=n: float(of_e(1 / v)) ** n, 0, 1, epsabs=1e-12, epsrel=1e-12
-        )[0]
-        for n in (1, 2)
-    ]
-    path = numeric.function(
-        plateau.layer()["last_Gamma"] / 2, [tau]
-    )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
-    first = scipy.optimize.brentq(
-        lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14
-    )
+
+    def moment(n: int) -> float:
+        power = lambda v: float(of_e(1 / v)) ** n
+        return scipy.integrate.quad(power, 0, 1, epsabs=1e-12, epsrel=1e-12)[0]
+
+    # gamma_3 is half of Gamma until t = O(N^2 / ln N)
+    path = numeric.function(plateau.layer()["last_Gamma"] / 2, [tau])
+    missing = lambda v: float(path(v)) - descent.HALF
+    mean = moment(1)
     return {
-        "mean_phi": moments[0],
-        "variance_phi": moments[1] - moments[0] ** 2,
-        "T_gamma_over_N": float(first),
+        "mean_phi": mean,
+        "variance_phi": moment(2) - mean**2,
+        "T_gamma_over_N": float(scipy.optimize.brentq(missing, 0.1, 10, xtol=1e-14)),
     }
 
 
@@ -119,10 +114,9 @@ def uniform_integral() -> sp.Expr:
         b**2 / 2 - (sp.cosh(2 * v) - 1) / 8,
         sp.diff(b, v) - sp.cosh(v) / sp.sqrt(2),
     )
-    proved(
-        not any(sp.expand(gap.rewrite(sp.exp)) != 0 for gap in gaps),
-        "the substitution does not lead to a Bessel function",
-    )
+    for gap in gaps:
+        zero = sp.expand(gap.rewrite(sp.exp)) == 0
+        proved(zero, "the substitution does not lead to a Bessel function")
     z = sp.Rational(1, 8)
     return sp.exp(z) / sp.sqrt(2) * sp.besselk(0, z) / 2
 
@@ -134,15 +128,15 @@ def drop_time() -> sp.Expr:
     One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2
     (ln N + phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
     """
-    log, v = sp.log(N), sp.Symbol("v", positive=True)
+    log = sp.log(N)
+    v = sp.Symbol("v", positive=True)
     scale = mean_B**2 / (4 * N**2)
     of_labels = emergence.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
     of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
     beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
-    gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(
-        beta_2, beta
-    )
-    mean = sp.integrate(sp.expand(factored(gain * log)), (u, 0, 1))
+    gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale)
+    gain = factored(gain.subs(beta_2, beta) * log)
+    mean = sp.integrate(sp.expand(gain), (u, 0, 1))
     return 1 / scale / (log + mean_phi + (sp.expand(mean) - variance_phi) / log)
 
 
@@ -159,58 +153,45 @@ def effective() -> sp.Expr:
     return leading / B**2 / (leading / N**2).subs(N, N / B)
 
 
-@cache
+def uniform_drop_time() -> sp.Expr:
+    """Time of the drop for a uniform query."""
+    return 4 * uniform_integral() * N**2 / sp.log(N)
+
+
+# Limits of large N
+
+SINGLE = f"{PLACE}: law"
+SINGLE_LAYER = f"{SINGLE}: behind the layer"
+MANY = f"{burst.PLACE}: law"
+CORRECTED = "to relative order 1 / (ln N)^2"
+gamma_last = sp.sqrt(1 + beta_2**2 / 2)
+gamma_burst = sp.sqrt(B**2 + (beta_2**2 + beta_7**2 + beta_10**2) / 2)
+# uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
+two_gamma = sp.Rational(1, 2)
+gamma_uniform = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
+alpha_time = 4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / (B**2 * sp.log(N))
+gamma_time = N * sp.log(N) / (2 - sp.sqrt(2))
+
+chapter = Chapter(ref, *LARGE, status="leading order")
+state = chapter.state
+state("all_gamma_last", gamma_3, gamma_last, f"{SINGLE_LAYER}, q = N")
+state("all_gamma_uniform", gamma_3, gamma_uniform, f"{SINGLE_LAYER}, uniform q")
+state("all_alpha_uniform", alpha_3, beta_2**2 / 2, f"{SINGLE_LAYER}, uniform q")
+of_one = partial(of_size, 1)
+state("T_drop_all_last", T_drop, of_one, f"{SINGLE}: q = N, {CORRECTED}")
+state("T_alpha_all_last", T_alpha, alpha_time.subs(B, 1), f"{SINGLE}: q = N")
+state("all_gamma_burst", gamma_3, gamma_burst, f"{MANY}: behind the layer")
+state("T_drop_all_burst", T_drop, partial(of_size, B), f"{MANY}, {CORRECTED}")
+state("T_drop_all_bursts", T_drop, drop_time, f"{MANY}, B random")
+state("T_alpha_all_burst", T_alpha, alpha_time, MANY)
+state("N_eff_all", N_eff**2, effective, f"{MANY}: a single pair drops as late")
+state("T_drop_all_uniform", T_drop, uniform_drop_time, f"{SINGLE}: uniform q")
+state("T_gamma_all_uniform", T_gamma, gamma_time, f"{SINGLE}: uniform q")
+
+
 def equations() -> Equations:
     """Limits of large N; for the last pair with the first corrections."""
-    new, log = f"{PLACE}: law", sp.log(N)
-    here = f"{burst.PLACE}: law"
-    alpha_half = 4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / (B**2 * log)
-    of_burst = sp.sqrt(B**2 + (beta_2**2 + beta_7**2 + beta_10**2) / 2)
-    two_gamma = sp.Rational(
-        1, 2
-    )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
-    gamma_uniform = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
-    return table(
-        ref,
-        *LARGE,
-        status="leading order",
-        all_gamma_last=(
-            gamma_3,
-            sp.sqrt(1 + beta_2**2 / 2),
-            f"{new}: behind the layer, q = N",
-        ),
-        all_gamma_uniform=(
-            gamma_3,
-            gamma_uniform,
-            f"{new}: behind the layer, uniform q",
-        ),
-        all_alpha_uniform=(
-            alpha_3,
-            beta_2**2 / 2,
-            f"{new}: behind the layer, uniform q",
-        ),
-        T_drop_all_last=(
-            T_drop,
-            lambda: of_size(1),
-            f"{new}: q = N, to relative order 1 / (ln N)^2",
-        ),
-        T_alpha_all_last=(T_alpha, alpha_half.subs(B, 1), f"{new}: q = N"),
-        all_gamma_burst=(gamma_3, of_burst, f"{here}: behind the layer"),
-        T_drop_all_burst=(
-            T_drop,
-            lambda: of_size(B),
-            f"{here}, to relative order 1 / (ln N)^2",
-        ),
-        T_drop_all_bursts=(T_drop, drop_time, f"{here}, B random"),
-        T_alpha_all_burst=(T_alpha, alpha_half, here),
-        N_eff_all=(N_eff**2, effective, f"{here}: a single pair drops as late"),
-        T_drop_all_uniform=(
-            T_drop,
-            4 * uniform_integral() * N**2 / log,
-            f"{new}: uniform q",
-        ),
-        T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
-    )
+    return chapter.equations
 
 
 # Leading-order law of the drop with all weights trained, for sizes at which sums over
@@ -231,14 +212,13 @@ def _compiled(query: str, right: int = 1) -> Callable:
     nineteen pseudo-parameters; for a uniform query at pairs and weights.
     """
     loss = sp.Symbol("loss")
+    theta = [*THETA.values()]
     if query == "last":
-        return with_gradient(
-            {loss: plateau.loss_last(right)}, [*THETA.values()], (), (N,)
-        )
+        return with_gradient({loss: plateau.loss_last(right)}, theta, (), (N,))
     common, one = plateau.loss_uniform()
     average = sp.Symbol("average")
     chain = {average: total(weight * one), loss: common + average}
-    return with_gradient(chain, [*THETA.values()], (q, weight), (N, q, weight))
+    return with_gradient(chain, theta, (q, weight), (N, q, weight))
 
 
 EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
@@ -257,9 +237,8 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
     pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
     weights = np.ones_like(pairs)
     if size > EXPLICIT:
-        log, weight = gauss_legendre(
-            NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5)
-        )
+        ends = math.log(EXPLICIT + 0.5), math.log(size + 0.5)
+        log, weight = gauss_legendre(NODES, *ends)
         far = np.exp(log)
         pairs = np.append(pairs, far)
         weights = np.append(weights, weight * far)
@@ -291,15 +270,9 @@ def predicted(
     gammas stop the integrator, see `slow_drop`. Units and names as in `descent.times`;
     infinite if not reached before the drop.
     """
-    descent.loss_of(
-        size, query, "strict", right
-    )  # refuses bursts that it does not know
-    run = descent.descend(
-        lambda x: loss_and_gradient(x, size, query, right),
-        size,
-        names(right),
-        **options,
-    )
+    descent.loss_of(size, query, "strict", right)  # refuses unknown bursts
+    of = partial(loss_and_gradient, size=size, query=query, right=right)
+    run = descent.descend(of, size, names(right), **options)
     return descent.crossings(run, size)
 
 
@@ -321,9 +294,8 @@ def effective_length(
 
     def gap(log_length: float) -> float:
         length = np.exp(log_length)
-        run = descent.descend(
-            lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE
-        )
+        of = partial(loss_and_gradient, size=length)
+        run = descent.descend(of, length, FIVE, rtol=EFFECTIVE)
         return math.log(descent.crossings(run, length)["T_drop"] / late)
 
     ends = math.log(size / right**2 / 2), math.log(2 * size)
@@ -338,10 +310,10 @@ def slow_drop(
     alpha_3 as a function of beta_2, with the numbers that only a burst moves.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
-    moved = [THETA[n] for n in ("alpha_3", *BURST)]
-    state = [THETA["beta_2"], *moved, THETA["gamma_3"]]
+    moved = [alpha_3, *(THETA[n] for n in BURST)]
     loss = plateau.slow_loss().subs({THETA["gamma_4"]: -right, B: right})
-    slopes = numeric.function([-sp.diff(loss, x) for x in state[:-1]], state)
+    downhill = [-sp.diff(loss, x) for x in (beta_2, *moved)]
+    slopes = numeric.function(downhill, [beta_2, *moved, gamma_3])
     start = np.zeros(1 + len(moved))
 
     def rates(beta: float, at: np.ndarray) -> list[float]:

@@ -14,9 +14,11 @@ beta_10 follows alpha_1. The right label is then a share B^2/N of the output, wh
 kept.
 """
 
+from functools import partial
+
 import sympy as sp
 
-from theory import Equations, Flow, proved, symbol, table
+from theory import Chapter, Equations, Flow, proved, symbol
 from theory.dynamics.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
@@ -50,8 +52,9 @@ Phi = symbol(
 delta = symbol("delta", r"\delta", "integral of Phi over e, over N", real=True)
 phi = symbol("phi", r"\varphi", "what 2 Phi has beside ln N", real=True)
 y = symbol("y", positive=True)
-LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
-MANY = ("strict mask", "relative orders 1/N and B/N left out", ORTHONORMAL)
+STRICT = "strict mask"
+LEADING = (STRICT, "relative order 1/N left out", ORTHONORMAL)
+MANY = (STRICT, "relative orders 1/N and B/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
@@ -70,19 +73,14 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
             continue
         shift = sp.expand(below.nth(n - 1) / below.LC() / n)
         power = below.LC() * (over + shift) ** n
-        proved(
-            sp.expand(below.as_expr() - power) == 0, "not a power of one linear factor"
-        )
-        weight = (
-            sp.numer(term)
-            / below.LC()
-            * sp.Integer(-1) ** (n - 1)
-            / sp.factorial(n - 1)
-        )
-        total += weight * (
-            (sp.polygamma(n - 1, last + 1 + shift) if last is not None else 0)
-            - sp.polygamma(n - 1, 1 + shift)
-        )
+        is_power = sp.expand(below.as_expr() - power) == 0
+        proved(is_power, "not a power of one linear factor")
+        sign = sp.Integer(-1) ** (n - 1)
+        weight = sp.numer(term) / below.LC() * sign / sp.factorial(n - 1)
+        difference = -sp.polygamma(n - 1, 1 + shift)
+        if last is not None:
+            difference += sp.polygamma(n - 1, last + 1 + shift)
+        total += weight * difference
     return total
 
 
@@ -97,26 +95,23 @@ def row_gain() -> sp.Expr:
     between gives the same to each of the 2l - 2 earlier tokens, so that the mean
     telescopes.
     """
-    p = context_weights()["label_item"].subs(E, 0)
+    p = label_on_item()
     # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and
     # the items' own p, over k - 1.
     weight_of = sp.Function("p")
-    share = factored(
-        (k - 1)
-        * (context_weights()["item_other"] + context_weights()["label_other"]).subs(
-            E, 0
-        )
-        - 1
-        + p / 2
-    )
+    weights = context_weights()
+    on_others = (weights["item_other"] + weights["label_other"]).subs(E, 0)
+    share = factored((k - 1) * on_others - 1 + p / 2)
     proved(share == 0, "attention weights of a row do not sum to one")
-    mean_excess = 1 - (weight_of(k) - weight_of(1)) / (
-        2 * (k - 1)
-    )  # excess of the mean of S over S of label k
-    gap = sp.factor(
-        (weight_of(k) - mean_excess).subs(weight_of(1), 1).subs(weight_of(k), p)
-    )
-    return sp.factor(-p * (1 - p) * gap)
+    # excess of the mean of S over S of label k
+    mean_excess = 1 - (weight_of(k) - weight_of(1)) / (2 * (k - 1))
+    gap = (weight_of(k) - mean_excess).subs(weight_of(1), 1).subs(weight_of(k), p)
+    return sp.factor(-p * (1 - p) * sp.factor(gap))
+
+
+def label_on_item() -> sp.Expr:
+    """Attention of label k on its own item, strict mask."""
+    return context_weights()["label_item"].subs(E, 0)
 
 
 @cache
@@ -125,13 +120,24 @@ def sums() -> Forms:
     divided by N; phi: twice Phi without its ln N.
     """
     gain = sp.cancel(row_gain().subs(k, j + 1) / e)
-    kept = sp.integrate(sp.apart(gain, e), e)
-    kept = sp.cancel(sp.together(kept - kept.subs(e, 0)))
+    integral = sp.integrate(sp.apart(gain, e), e)
+    integral = sp.cancel(sp.together(integral - integral.subs(e, 0)))
     return {
         Phi: power_sums(gain, j, N - 1),
         phi: 2 * power_sums(gain, j, None),
-        delta: power_sums(kept, j, N - 1) / N,
+        delta: power_sums(integral, j, N - 1) / N,
     }
+
+
+chapter = Chapter(ref, status="leading order")
+
+
+DRIVE = f"{PLACE}: drive of alpha_3"
+chapter.state("plateau_Phi", Phi, lambda: sums()[Phi], DRIVE, "exact", STRICT)
+INTEGRAL = f"{PLACE}: integral of Phi over e, over N"
+chapter.state("plateau_delta", delta, lambda: sums()[delta], INTEGRAL, "exact", STRICT)
+EXPANDED = f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"
+chapter.state("plateau_phi", phi, lambda: sums()[phi], EXPANDED, *LEADING)
 
 
 @cache
@@ -139,7 +145,9 @@ def moments() -> tuple[sp.Expr, sp.Expr]:
     """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k),
     exponentially distributed.
     """
-    return tuple(sp.integrate(y**n * sp.exp(-y), (y, 0, sp.oo)) for n in (1, 2))  # type: ignore[return-value]
+    support = (y, 0, sp.oo)
+    mean = sp.integrate(y * sp.exp(-y), support)
+    return mean, sp.integrate(y**2 * sp.exp(-y), support)
 
 
 def quadratic(
@@ -149,32 +157,27 @@ def quadratic(
     correct label, which occurs ``right`` times.
     """
     first, second = moments()
-    return (
-        -2 * (right * Gamma + gamma_4 * target)
-        + Gamma**2
-        + 2 * Gamma * gamma_4 * first
-        + gamma_4**2 * (second - square)
-    )
+    squares = Gamma**2 + 2 * Gamma * gamma_4 * first + gamma_4**2 * (second - square)
+    return -2 * (right * Gamma + gamma_4 * target) + squares
 
 
 def right_label() -> sp.Expr:
     """Change of the loss due to attention a on the correct label in excess of 1/(2N),
     for queried pair q.
     """
-    score = beta_2 * context_weights()["label_item"].subs(E, 0).subs(k, q).subs(
-        e, sp.exp(alpha_3)
-    )
+    score = beta_2 * label_on_item().subs(k, q).subs(e, sp.exp(alpha_3))
     a = sp.exp(score) / (sp.exp(score) + 2 * N - 1)
-    return -2 * gamma_3 * (a - 1 / (2 * N)) + gamma_3**2 * (a**2 - 1 / (2 * N) ** 2)
+    uniform = 1 / (2 * N)
+    return -2 * gamma_3 * (a - uniform) + gamma_3**2 * (a**2 - uniform**2)
 
 
 def seen_in_burst() -> sp.Expr:
     """S of the right label: rows of the burst retrieve it from those before them."""
-    rows = sum(burst.right_weights()[f"{kind}_label"] for kind in ("item", "label"))
+    weights = burst.right_weights()
+    rows = weights["item_label"] + weights["label_label"]
     leading = sp.limit(N * rows.subs(E, 0), N, sp.oo) / N
-    return sp.factor(sp.summation(sp.expand(leading), (k, 1, B))).subs(
-        E_1, sp.exp(alpha_1)
-    )
+    seen = sp.factor(sp.summation(sp.expand(leading), (k, 1, B)))
+    return seen.subs(E_1, sp.exp(alpha_1))
 
 
 @cache
@@ -190,9 +193,8 @@ def slow_loss() -> sp.Expr:
     """N^2 times the change of the loss by a burst, N to infinity: attention to right
     labels, and attention of rows of the burst to them.
     """
-    labels = sp.summation(
-        sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo)), (k, 1, B)
-    )
+    leading = sp.limit(sp.together(N * kept_score()), N, sp.oo)
+    labels = sp.summation(sp.expand(leading), (k, 1, B))
     return sp.factor(-gamma_3 * labels - gamma_4 * N * seen_in_burst())
 
 
@@ -201,7 +203,8 @@ def right_labels(right: int | sp.Expr) -> sp.Expr:
     square of the output along them, and other tokens, of which there are 2 (N - B).
     """
     labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
-    labels = labels if isinstance(right, sp.Symbol) else labels.doit()
+    if not isinstance(right, sp.Symbol):
+        labels = labels.doit()
     a = labels / (labels + 2 * N - right)
     before = sympified(right) / (2 * N)
     fewer = before * (gamma_2 + gamma_3) ** 2 / N
@@ -214,6 +217,9 @@ def loss_of_place(seen: sp.Expr) -> sp.Expr:
     return 1 + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N) + right_label()
 
 
+@chapter.derives(
+    squared_error, f"{PLACE}: five numbers, q = N", *LEADING, name="plateau_loss"
+)
 @cache
 def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """Loss for the last pair, or for a burst. No row after the burst attends to its
@@ -227,6 +233,11 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     return 1 + uniform / (2 * N) + right_labels(right)
 
 
+EIGHT = f"{burst.PLACE}: eight numbers"
+of_burst = partial(loss_last, B)
+chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT, *MANY)
+
+
 @cache
 def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
     """Loss for a uniform query: the part that does not depend on the pair, and the part
@@ -238,19 +249,12 @@ def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
     gamma_3 passes 1/2. In the sum over queries, later rows reduce the attention on the
     correct label by beta_2 / 2.
     """
-    weight = sp.cancel(context_weights()["label_item"].subs(E, 0).subs(k, j))
+    weight = sp.cancel(label_on_item().subs(k, j))
     total = power_sums(weight, j, N).subs(e, sp.exp(alpha_3))
-    corrected = (
-        quadratic(1 - (total + 1) / (2 * N))
-        - Gamma**2 / (2 * N)
-        - 2 * Gamma * gamma_4 / N
-    )
-    common = (
-        1
-        + corrected.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
-        + gamma_3 * beta_2 / (2 * N**2)
-    )
-    return common, right_label()
+    corrected = quadratic(1 - (total + 1) / (2 * N))
+    corrected -= Gamma**2 / (2 * N) + 2 * Gamma * gamma_4 / N
+    common = 1 + corrected.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+    return common + gamma_3 * beta_2 / (2 * N**2), right_label()
 
 
 @cache
@@ -265,72 +269,32 @@ def layer() -> dict[str, sp.Expr]:
         slopes = sp.Matrix([-sp.diff(form, Gamma), -sp.diff(form, gamma_4) / 2])
         rates = slopes.jacobian([Gamma, gamma_4])
         still = -rates.inv() * slopes.subs({Gamma: 0, gamma_4: 0})
-        path = (still - (rates * tau).exp() * still).applyfunc(
-            lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp)))
-        )
+        path = still - (rates * tau).exp() * still
+        path = path.applyfunc(lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp))))
         solution |= {f"{name}_Gamma": path[0], f"{name}_gamma_4": path[1]}
     return solution
 
 
-@cache
+def in_layer(name: str) -> sp.Expr:
+    """One of the paths of `layer`."""
+    return layer()[name]
+
+
+EARLY = f"{PLACE}: t of order N"
+LAST = (f"{EARLY}, q = N", *LEADING)
+path = partial(in_layer, "last_Gamma")
+chapter.state("plateau_Gamma", Gamma, path, *LAST)
+path = partial(in_layer, "last_gamma_4")
+chapter.state("plateau_gamma_4", gamma_4, path, *LAST)
+path = partial(in_layer, "uniform_Gamma")
+chapter.state("plateau_Gamma_uniform", Gamma, path, f"{EARLY}, uniform q", *LEADING)
+
+
 def equations() -> Equations:
     """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time
     layer.
     """
-    return table(
-        ref,
-        status="leading order",
-        plateau_Phi=(
-            Phi,
-            lambda: sums()[Phi],
-            f"{PLACE}: drive of alpha_3",
-            "exact",
-            *LEADING[:1],
-        ),
-        plateau_delta=(
-            delta,
-            lambda: sums()[delta],
-            f"{PLACE}: integral of Phi over e, over N",
-            "exact",
-            *LEADING[:1],
-        ),
-        plateau_phi=(
-            phi,
-            lambda: sums()[phi],
-            f"{PLACE}: 2 Phi = ln N + phi + O(e/N)",
-            *LEADING,
-        ),
-        plateau_loss=(
-            squared_error,
-            loss_last,
-            f"{PLACE}: five numbers, q = N",
-            *LEADING,
-        ),
-        plateau_loss_burst=(
-            squared_error,
-            lambda: loss_last(B),
-            f"{burst.PLACE}: eight numbers",
-            *MANY,
-        ),
-        plateau_Gamma=(
-            Gamma,
-            lambda: layer()["last_Gamma"],
-            f"{PLACE}: t of order N, q = N",
-            *LEADING,
-        ),
-        plateau_gamma_4=(
-            gamma_4,
-            lambda: layer()["last_gamma_4"],
-            f"{PLACE}: t of order N, q = N",
-            *LEADING,
-        ),
-        plateau_Gamma_uniform=(
-            Gamma,
-            lambda: layer()["uniform_Gamma"],
-            f"{PLACE}: t of order N, uniform q",
-            *LEADING,
-        ),
-    )
+    return chapter.equations
 
 
 @cache

@@ -16,11 +16,11 @@ from scipy.special import digamma
 
 from theory import (
     Allowed,
+    Chapter,
     Equations,
     ParameterError,
     checked,
     symbol,
-    table,
     written_as,
 )
 from theory.induction_heads.all_weights import descent, law, plateau
@@ -36,8 +36,10 @@ S = symbol(
     "S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True
 )
 HERE = f"{PLACE}: law, the right pair among the last w N, w below 1"
+chapter = Chapter(ref(HERE), *law.LARGE, status="leading order")
 
 
+@chapter.derives(S, name="recent_S")
 def seen() -> sp.Expr:
     """Mean over places: rows after pair q retrieve 1/l of its label each, ln(N/q) in
     all.
@@ -46,32 +48,26 @@ def seen() -> sp.Expr:
     return sp.expand(sp.integrate(-sp.log(x), (x, 1 - w, 1)) / w)
 
 
+@chapter.derives(gamma_4, name="recent_gamma_4")
 @cache
 def output() -> sp.Expr:
     """Gamma_4 on the plateau, at rest."""
     form = plateau.quadratic(S)
-    still = sp.solve([sp.diff(form, x) for x in (Gamma, gamma_4)], [Gamma, gamma_4])
+    still = sp.solve([sp.diff(form, Gamma), sp.diff(form, gamma_4)], [Gamma, gamma_4])
     return written_as((1 - w) * sp.log(1 - w) / w, still[gamma_4].subs(S, seen()))
 
 
+@chapter.derives(T_alpha, name="T_alpha_all_recent")
 def time() -> sp.Expr:
     """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for
     the last.
     """
-    return law.equations()["T_alpha_all_burst"].rhs.subs(B, 1) / output() ** 2
+    return law.alpha_time.subs(B, 1) / output() ** 2
 
 
-@cache
 def equations() -> Equations:
     """What is seen of the right label, gamma_4, and the time of alpha_3 = 1/2."""
-    return table(
-        ref(HERE),
-        *law.LARGE,
-        status="leading order",
-        recent_S=(S, seen),
-        recent_gamma_4=(gamma_4, output),
-        T_alpha_all_recent=(T_alpha, time),
-    )
+    return chapter.equations
 
 
 # As numbers
@@ -97,7 +93,8 @@ def places(size: int, window: float) -> np.ndarray:
     ParameterError
         If there are none.
     """
-    if not (last := round(window * size)):
+    last = round(window * size)
+    if not last:
         raise ParameterError(f"window = {window:g}: must hold a pair of N = {size}")
     return np.arange(size - last + 1.0, size + 1)
 
@@ -111,9 +108,8 @@ def predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
     """
     last = places(size, window)
     seen = digamma(size) - digamma(last)
-    run = descent.descend(
-        lambda x: compiled()(x, float(size), last, seen), size, FIVE, **options
-    )
+    of = lambda theta: compiled()(theta, float(size), last, seen)
+    run = descent.descend(of, size, FIVE, **options)
     return descent.crossings(run, size)
 
 
@@ -122,10 +118,8 @@ def exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
     """The same by the flow of all weights on the mean loss over places; O(N^2) per
     step.
     """
-    right = [
-        (1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)
-    ]
-    run = descent.descend(
-        descent.mean_loss(right), size, descent.moving("strict"), **options
-    )
+    last = places(size, window)
+    right = [(1.0, descent.loss_of(size, int(k), "strict")) for k in last]
+    mean = descent.mean_loss(right)
+    run = descent.descend(mean, size, descent.moving("strict"), **options)
     return descent.crossings(run, size)

@@ -57,23 +57,27 @@ def before_each(x: np.ndarray) -> np.ndarray:
 
 def placed(by: np.ndarray, like: np.ndarray, where: Any) -> np.ndarray:
     """Transpose of ``picked``: the other entries are zero."""
-    whole = np.zeros(like.shape)
-    whole[where] = by
-    return whole
+    entries = np.zeros(like.shape)
+    entries[where] = by
+    return entries
 
 
 def spread(x: Any, like: np.ndarray) -> np.ndarray:
     """An array of the shape of another."""
-    return x if np.shape(x) == like.shape else np.broadcast_to(x, like.shape)
+    if np.shape(x) == like.shape:
+        return x
+    return np.broadcast_to(x, like.shape)
 
 
-CODE = {
+OPERATIONS = {
     "after": after_each,
     "before": before_each,
     "total": np.sum,
     "mean": lambda x: np.sum(x) / x.size,  # np.mean costs more than the sum
     "picked": lambda x, where: x[where],
-    # Transposes, of the slope by the result and the array before the operation.
+}
+# Transposes, of the slope by the result and the array before the operation.
+TRANSPOSES = {
     "by_after": lambda by, like: before_each(spread(by, like)),
     "by_before": lambda by, like: after_each(spread(by, like)),
     "by_total": lambda by, like: by,
@@ -81,6 +85,7 @@ CODE = {
     "by_picked": placed,
     "every": lambda x, like: np.sum(spread(x, like)),
 }
+CODE = OPERATIONS | TRANSPOSES
 
 
 def with_gradient(
@@ -113,10 +118,12 @@ def with_gradient(
     for name, form in definitions.items():
         if isinstance(form, AppliedUndef):  # the array inside gets a name of its own
             inside, *where = form.args
-            lines[sp.Symbol(f"{name}_each")] = inside
-            form = form.func(sp.Symbol(f"{name}_each"), *where)
+            each = sp.Symbol(f"{name}_each")
+            lines[each] = inside
+            form = form.func(each, *where)
         lines[name] = form
-    depend, over_pairs = {*variables}, {*arrays}
+    depend = {*variables}
+    over_pairs = {*arrays}
     for name, form in lines.items():
         if form.free_symbols & depend:
             depend.add(name)
@@ -136,12 +143,10 @@ def with_gradient(
             slope = by * sp.diff(form, x)
             summed = name in over_pairs and x not in over_pairs
             slopes[x] += sp.Function("every")(slope, name) if summed else slope
-    compiled = sp.lambdify(
-        [*variables, *given],
-        [last, *(slopes[x] for x in variables)],
-        [CODE, "scipy", "numpy"],
-        cse=partial(_in_order, lines | backward),
-    )
+    results = [last, *(slopes[x] for x in variables)]
+    modules = [CODE, "scipy", "numpy"]
+    in_order = partial(_in_order, lines | backward)
+    compiled = sp.lambdify([*variables, *given], results, modules, cse=in_order)
 
     def value_and_gradient(at: np.ndarray, *more: Any) -> tuple[float, np.ndarray]:
         value, *by = compiled(*map(float, at), *more)
@@ -155,19 +160,18 @@ def _in_order(
 ) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
     """Lines with common parts taken out, each after those that it uses."""
     parts, forms = sp.cse([*lines.values(), *results])
-    every = dict(parts) | dict(zip(lines, forms, strict=False))
-    uses = {name: form.free_symbols & every.keys() for name, form in every.items()}
+    code = dict(parts) | dict(zip(lines, forms, strict=False))
+    uses = {name: form.free_symbols & code.keys() for name, form in code.items()}
     order = graphlib.TopologicalSorter(uses).static_order()
-    return [(name, every[name]) for name in order], forms[len(lines) :]
+    return [(name, code[name]) for name in order], forms[len(lines) :]
 
 
 # Loss of all weights and its gradient in O(N), by running sums over rows
 
 NAMES = tuple(THETA)
 rows_before = sp.Symbol("rows_before")  # that the item of a pair attends to
-is_first, asked = sp.symbols(
-    "is_first asked"
-)  # whether a row retrieves nothing; queried pairs
+is_first = sp.Symbol("is_first")  # whether a row retrieves nothing
+asked = sp.Symbol("asked")  # queried pairs
 
 
 def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> Forms:
@@ -181,12 +185,11 @@ def row_weights(pair: sp.Symbol) -> Forms:
     An item without rows before it, the first row under a strict mask, retrieves
     nothing: it is given infinitely many.
     """
-    return {
-        real(name): form.subs(
-            k, rows_before / 2 + 1 if name.startswith("item") else pair
-        )
-        for name, form in scores.context_weights().items()
-    }
+    weights = {}
+    for name, form in scores.context_weights().items():
+        number = rows_before / 2 + 1 if name.startswith("item") else pair
+        weights[real(name)] = form.subs(k, number)
+    return weights
 
 
 @cache
@@ -200,39 +203,40 @@ def compiled(mask: str) -> Callable:
     to_itself = MASKS[mask]
     first, second, third, fourth = gamma
     item_self, item_other, label_item, label_self, label_other = row_weights(k)
-    to_item, to_label, later, of_item, of_label = real(
-        "to_item to_label later of_item of_label"
-    )
-    later_weight, later_first, later_second = real(
-        "later_weight later_first later_second"
-    )
-    share, excess_item, excess_label = real("share excess_item excess_label")
-    earlier_first, earlier_second = real("earlier_first earlier_second")
-    on_item, on_label, on_self = real("on_item on_label on_self")
-    slope, step = b_item + b_label, item_other + label_other
-    chain = {
-        **first_layer(mask),
-        **row_weights(k),
-        on_self: to_itself * sp.exp(x_self if to_itself else 0),
-        to_item: sp.exp(slope * item_other),
-        to_label: sp.exp(slope * label_other),
-        later: after(to_item * item_other + to_label * label_other),
-        of_item: (
-            third * to_item
-            + fourth * (later + to_item * item_self + to_label * label_item)
-        ),
-        of_label: third * to_label + fourth * (later + to_label * label_self),
-        later_weight: after(to_item + to_label),
-        later_first: after(of_item + of_label),
-        later_second: after(of_item**2 + of_label**2),
-        share: before(step),
-        excess_item: item_self + label_item - share - step,
-        excess_label: label_self - share - step,
-        earlier_first: before(excess_item + excess_label),
-        earlier_second: before(excess_item**2 + excess_label**2),
-        on_item: sp.exp(x_item + b_item * item_self + x_first * is_first),
-        on_label: sp.exp(x_label + b_item * label_item + b_label * label_self),
-    }
+    chain = {**first_layer(mask), **row_weights(k)}
+
+    def defined(name: str, form: sp.Expr) -> sp.Symbol:
+        """The next line of the chain."""
+        symbol = real(name)
+        chain[symbol] = form
+        return symbol
+
+    on_self = defined("on_self", to_itself * sp.exp(x_self if to_itself else 0))
+    # Rows of later pairs: attention to them, and what they retrieve
+    slope = b_item + b_label
+    to_item = defined("to_item", sp.exp(slope * item_other))
+    to_label = defined("to_label", sp.exp(slope * label_other))
+    later = defined("later", after(to_item * item_other + to_label * label_other))
+    deep_item = later + to_item * item_self + to_label * label_item
+    deep_label = later + to_label * label_self
+    of_item = defined("of_item", third * to_item + fourth * deep_item)
+    of_label = defined("of_label", third * to_label + fourth * deep_label)
+    later_weight = defined("later_weight", after(to_item + to_label))
+    later_first = defined("later_first", after(of_item + of_label))
+    later_second = defined("later_second", after(of_item**2 + of_label**2))
+    # Rows of earlier pairs: their excess over a common share
+    step = item_other + label_other
+    share = defined("share", before(step))
+    excess_item = defined("excess_item", item_self + label_item - share - step)
+    excess_label = defined("excess_label", label_self - share - step)
+    earlier_first = defined("earlier_first", before(excess_item + excess_label))
+    squares = excess_item**2 + excess_label**2
+    earlier_second = defined("earlier_second", before(squares))
+    # The queried pair
+    item_score = x_item + b_item * item_self + x_first * is_first
+    label_score = x_label + b_item * label_item + b_label * label_self
+    on_item = defined("on_item", sp.exp(item_score))
+    on_label = defined("on_label", sp.exp(label_score))
     # The first row scores otherwise, under a strict mask; the queried item itself is in
     # on_item.
     extra = (sp.exp(x_first) - 1) * (1 - is_first)
@@ -240,36 +244,29 @@ def compiled(mask: str) -> Callable:
     others = 2 * (k - 1)
     Z = later_weight + on_item + on_label + on_self + others + extra
     by_self = fourth * on_self * g  # of every token but the queried item
-    item_out, other_out = first + second * H, second * g
+    item_out = first + second * H
+    other_out = second * g
     label = third * on_label + fourth * (later + on_label * label_self) + by_self
     item = third * (on_item + on_self)
     item += fourth * (later + on_item * item_self + on_label * label_item + on_self * H)
     base = other_out + by_self / Z
     of_later = 2 * (N - k) * base**2 + 2 * base * later_first / Z + later_second / Z**2
-    common = third + fourth * (
-        later + on_item * item_other + on_label * label_other + share
-    )
-    common += by_self
+    seen = later + on_item * item_other + on_label * label_other + share
+    common = third + fourth * seen + by_self
     power = others * common + fourth * earlier_first + third * extra
-    square = (
-        others * common**2
-        + 2 * common * fourth * earlier_first
-        + fourth**2 * earlier_second
-    )
+    square = others * common**2
+    square += 2 * common * fourth * earlier_first + fourth**2 * earlier_second
     square += 2 * (common + fourth * of_first) * third * extra + third**2 * extra**2
     of_earlier = others * other_out**2 + 2 * other_out * power / Z + square / Z**2
-    loss = (
-        (1 - other_out - label / Z) ** 2
-        + (item_out + item / Z) ** 2
-        + of_later
-        + of_earlier
-    )
+    loss = (1 - other_out - label / Z) ** 2 + (item_out + item / Z) ** 2
+    loss += of_later + of_earlier
     arrays = (k, rows_before, is_first)
     numbers = {*THETA.values(), *scores.abbreviations(mask), N, on_self}
-    queried = {
-        x: sp.Symbol(f"{x}_q") for x in sorted(loss.free_symbols - numbers, key=str)
-    }
-    chain |= {entry: picked(x, asked) for x, entry in queried.items()}
+    queried = {}
+    for x in sorted(loss.free_symbols - numbers, key=str):
+        entry = sp.Symbol(f"{x}_q")
+        queried[x] = entry
+        chain[entry] = picked(x, asked)
     chain[sp.Symbol("loss")] = mean(loss.subs(queried))
     return with_gradient(chain, [*THETA.values()], arrays, [*arrays, N, asked])
 
@@ -304,7 +301,9 @@ def loss_and_gradient(
         raise ParameterError(
             f"query = {query}: must be uniform or a pair from 1 to {size}"
         )
-    pairs = slice(None) if query == "uniform" else slice(int(query) - 1, int(query))
+    pairs = slice(None)
+    if query != "uniform":
+        pairs = slice(int(query) - 1, int(query))
     return compiled(mask)(theta, *rows(size, mask), float(size), pairs)
 
 
@@ -314,4 +313,5 @@ def rows(pairs: int, mask: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     number = np.arange(1.0, pairs + 1)
     alone = (number == 1) & (mask == "strict")
-    return number, np.where(alone, np.inf, 2 * number - 2), alone.astype(float)
+    attended = np.where(alone, np.inf, 2 * number - 2)
+    return number, attended, alone.astype(float)

@@ -5,11 +5,13 @@ A key of the second layer is one of seven kinds, whose scores depend on at most 
 number. With the strict mask the first row is a separate kind, as it retrieves nothing.
 """
 
+import operator
 from functools import cache, partial
+from itertools import combinations
 
 import sympy as sp
 
-from theory import Equation, array, proved, symbol, table, vanishes, written_as
+from theory import Chapter, Equation, array, proved, symbol, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import (
     ENDS,
@@ -37,13 +39,19 @@ g, h, H, E = (symbol(x, positive=True) for x in ("g", "h", "H", "E_s"))
 e = symbol(
     "e", means="exp(alpha_3), of a label on its item, first layer", positive=True
 )
-x_item, x_first, x_label, x_self = (
-    symbol(f"x_{x}", rf"x_{{\mathrm{{{x}}}}}", real=True)
-    for x in ("item", "first", "label", "self")
-)
-b_item, b_label = (
-    symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "label")
-)
+
+
+def _named(letter: str, name: str) -> sp.Symbol:
+    """A real symbol with an index that is a word."""
+    return symbol(f"{letter}_{name}", rf"{letter}_{{\mathrm{{{name}}}}}", real=True)
+
+
+x_item = _named("x", "item")
+x_first = _named("x", "first")
+x_label = _named("x", "label")
+x_self = _named("x", "self")
+b_item = _named("b", "item")
+b_label = _named("b", "label")
 
 
 @cache
@@ -68,35 +76,43 @@ def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Forms:
     The query attends with h to every right item and with g to all else, so that it
     retrieves H of the right item and B g of the right label.
     """
-    to_itself, net = MASKS[mask], network(mask, burst)
-    rows = (
-        (net.row("item", q), net.row("item", q + d))
-        if net.right is None
-        else (net.right_row("item", sp.S.One), net.row("item", l))
+    to_itself = MASKS[mask]
+    net = network(mask, burst)
+    if net.right is None:
+        item, other = net.row("item", q), net.row("item", q + d)
+    else:
+        item, other = net.right_row("item", sp.S.One), net.row("item", l)
+    b1, b2, b7, b8, b9, b10, b11, b12 = (
+        THETA[f"beta_{number}"] for number in (1, 2, 7, 8, 9, 10, 11, 12)
     )
-    of_item, of_other = (value(net.first_attention(net.query, row)) for row in rows)
-    b = {int(n.split("_")[1]): v for n, v in THETA.items() if n.startswith("beta")}
-    of_self = (
-        b[1]
-        + (b[2] + b[7]) * H
-        + b[8] * (H**2 + (burst**2 + 2 * N - 2 * burst) * g**2)
-        + b[11] * (burst * h**2 + (2 * N - burst) * g**2)
-        + b[12] * (2 * burst * h * g + (2 * N - 2 * burst) * g**2)
-        - g * (b[7] + b[8] + b[9] + b[10] + b[11] + b[12])
-    )
-    return {
-        x_item: b[1] + (H - g) * b[7] + (h - g) * b[9],
-        x_label: (h - g) * b[10] + (burst - 1) * g * b[7],
-        x_first: sp.S.Zero if to_itself else -g * (b[8] + b[11] + b[12]),
-        **({x_self: of_self} if to_itself else {}),
-        b_item: b[2] + (H - g) * b[8] + (h - g) * b[11],
-        b_label: (h - g) * b[12] + (burst - 1) * g * b[8],
-        H: (burst + to_itself) * h,  # the query attends to its own token, too
-        h: of_item,
-        g: of_other,
-        e: sp.exp(THETA["alpha_3"]),
-        E: to_itself * sp.exp(THETA["alpha_1"] + THETA["alpha_2"]),
+    more_on_item = h - g
+    more_retrieved = H - g
+    again = (burst - 1) * g
+    forms = {
+        x_item: b1 + more_retrieved * b7 + more_on_item * b9,
+        x_label: more_on_item * b10 + again * b7,
     }
+    if to_itself:
+        others = 2 * N - 2 * burst
+        forms[x_first] = sp.S.Zero
+        forms[x_self] = (
+            b1
+            + (b2 + b7) * H
+            + b8 * (H**2 + (burst**2 + others) * g**2)
+            + b11 * (burst * h**2 + (2 * N - burst) * g**2)
+            + b12 * (2 * burst * h * g + others * g**2)
+            - g * (b7 + b8 + b9 + b10 + b11 + b12)
+        )
+    else:
+        forms[x_first] = -g * (b8 + b11 + b12)
+    forms[b_item] = b2 + more_retrieved * b8 + more_on_item * b11
+    forms[b_label] = more_on_item * b12 + again * b8
+    forms[H] = (burst + to_itself) * h  # the query attends to its own token, too
+    forms[h] = value(net.first_attention(net.query, item))
+    forms[g] = value(net.first_attention(net.query, other))
+    forms[e] = sp.exp(THETA["alpha_3"])
+    forms[E] = to_itself * sp.exp(THETA["alpha_1"] + THETA["alpha_2"])
+    return forms
 
 
 def spelled(expr: sp.Expr, mask: str, burst: sp.Expr = sp.S.One) -> sp.Expr:
@@ -110,13 +126,14 @@ def context_weights() -> dict[str, sp.Expr]:
     """Attention of the first layer in pair k: of an item on itself and on other rows,
     of a label on its item, itself and other rows.
     """
-    n = 2 * k - 2
+    of_item = E + (2 * k - 2)
+    of_label = e + of_item
     return {
-        "item_self": E / (E + n),
-        "item_other": 1 / (E + n),
-        "label_item": e / (e + E + n),
-        "label_self": E / (e + E + n),
-        "label_other": 1 / (e + E + n),
+        "item_self": E / of_item,
+        "item_other": 1 / of_item,
+        "label_item": e / of_label,
+        "label_self": E / of_label,
+        "label_other": 1 / of_label,
     }
 
 
@@ -125,22 +142,21 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores relative to rows before the queried pair, in a printed form proved equal
     to the derived one.
     """
-    w, to_itself = context_weights(), MASKS[mask]
-    weights = {
-        name: weight.subs(k, q + d if name.endswith("other") else q)
-        for name, weight in w.items()
-    }
+    own = {name: weight.subs(k, q) for name, weight in context_weights().items()}
+    later = {name: w.subs(k, q + d) for name, w in context_weights().items()}
+    on_label = b_item * own["label_item"] + b_label * own["label_self"]
     both = b_item + b_label
     forms = {
         "earlier_label": sp.S.Zero,
-        "own_item": x_item + b_item * weights["item_self"],
-        "own_label": (
-            x_label + b_item * weights["label_item"] + b_label * weights["label_self"]
-        ),
-        "later_item": both * weights["item_other"],
-        "later_label": both * weights["label_other"],
-        **({"query": x_self} if to_itself else {"first": x_first}),
+        "own_item": x_item + b_item * own["item_self"],
+        "own_label": x_label + on_label,
+        "later_item": both * later["item_other"],
+        "later_label": both * later["label_other"],
     }
+    if MASKS[mask]:
+        forms["query"] = x_self
+    else:
+        forms["first"] = x_first
     derived = key_scores(mask)
     for name, form in forms.items():
         score = derived[name] - derived["earlier_item"]
@@ -159,27 +175,21 @@ def redundant(
     other.
     """
     short = abbreviations(mask)
-    seen = [
-        short[x].subs(H, short[H])
-        for x in (x_item, x_label, x_first, x_self, b_item, b_label)
-        if x in short
-    ]
-    seen += [
-        short[x] for x in (e, E, g)
-    ]  # h = (1 - others) / (1 + own) is a multiple of g
-    slope = {
-        n: [sp.diff(s, THETA[n]) for s in seen]
-        for n in structure.reachable()
-        if not n.startswith("gamma")
-    }
-    still = tuple(n for n, by in slope.items() if all(map(vanishes, by)))
-    moving = [n for n in slope if n not in still and n.startswith("beta")]
-    same = [
-        (a, b)
-        for i, a in enumerate(moving)
-        for b in moving[i + 1 :]
-        if all(vanishes(x - y) for x, y in zip(slope[a], slope[b], strict=True))
-    ]
+    # h = (1 - others) / (1 + own) is a multiple of g
+    scores = [x for x in short if x not in (H, h, g, e, E)]
+    seen = [short[x].subs(H, short[H]) for x in scores]
+    seen += [short[e], short[E], short[g]]
+    slopes = {}
+    for name in structure.reachable():
+        if not name.startswith("gamma"):
+            slopes[name] = [sp.diff(form, THETA[name]) for form in seen]
+    still = tuple(name for name, by in slopes.items() if all(map(vanishes, by)))
+    moving = [name for name in slopes if name.startswith("beta") and name not in still]
+    same = []
+    for a, b in combinations(moving, 2):
+        gaps = map(operator.sub, slopes[a], slopes[b])
+        if all(map(vanishes, gaps)):
+            same.append((a, b))
     return still, tuple(same)
 
 
@@ -195,53 +205,42 @@ def equations() -> dict[str, Equation]:
     """Attention of the first layer, and scores of the second layer relative to a row
     before the queried pair.
     """
-    by_name: dict[str, Equation] = {}
-    rows = {
-        "item_self": (("item", k), ("item", k)),
-        "item_other": (("item", k), ("label", k - d)),
-        "label_item": (("label", k), ("item", k)),
-        "label_self": (("label", k), ("label", k)),
-        "label_other": (("label", k), ("label", k - d)),
+    chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, status="exact")
+    columns = {
+        "item_self": ("item", k),
+        "item_other": ("label", k - d),
+        "label_item": ("item", k),
+        "label_self": ("label", k),
+        "label_other": ("label", k - d),
     }
     last = number("query", q)
     relative = P[last, number(*KEYS["earlier_label"])]
     for mask, to_itself in MASKS.items():
-        end = ENDS[mask]
-        first = {
-            f"attention_{name}": (
-                T[number(row, k), number(column, k if pair == k else l)],
-                partial(attention_of, form, (row, k), (column, pair), mask),
-            )
-            for name, form in context_weights().items()
-            for (row, _), (column, pair) in (rows[name],)
-            if to_itself or not name.endswith("self")
-        }
-        first |= {
-            f"attention_query_{name}": (T[last, column], spelled(weight, mask))
-            for name, (column, weight) in {
-                "item": (2 * q - 1, h),
-                "other": (2 * l, g),
-            }.items()
-        }
-        keys = (
-            "own_item",
-            "own_label",
-            "later_item",
-            "later_label",
-            "query" if to_itself else "first",
-        )
-        second = {
-            f"key_{name}": (
-                P[last, number(*KEYS[name])] - relative,
-                lambda name=name, mask=mask: spelled(grouped_scores(mask)[name], mask),
-            )
-            for name in keys
-        }
-        made = {f"all_{name}{end}": row for name, row in (first | second).items()}
-        by_name |= table(
-            ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask", status="exact", **made
-        )
-    return by_name
+        end, masked = ENDS[mask], f"{mask} mask"
+        for name, form in context_weights().items():
+            if name.endswith("self") and not to_itself:
+                continue
+            row = name.split("_")[0]
+            column, pair = columns[name]
+            entry = T[number(row, k), number(column, k if pair == k else l)]
+            weight = partial(attention_of, form, (row, k), (column, pair), mask)
+            chapter.state(f"all_attention_{name}{end}", entry, weight, masked)
+        for name, row, weight in (("item", 2 * q - 1, h), ("other", 2 * l, g)):
+            form = spelled(weight, mask)
+            entry = T[last, row]
+            chapter.state(f"all_attention_query_{name}{end}", entry, form, masked)
+        keys = ["own_item", "own_label", "later_item", "later_label"]
+        keys.append("query" if to_itself else "first")
+        for name in keys:
+            score = P[last, number(*KEYS[name])] - relative
+            form = partial(spelled_score, name, mask)
+            chapter.state(f"all_key_{name}{end}", score, form, masked)
+    return chapter.equations
+
+
+def spelled_score(name: str, mask: str) -> sp.Expr:
+    """A score of `grouped_scores` in the pseudo-parameters only."""
+    return spelled(grouped_scores(mask)[name], mask)
 
 
 # Loss of all nineteen pseudo-parameters
@@ -250,15 +249,18 @@ def equations() -> dict[str, Equation]:
 # of squares of coefficients. Running sums over earlier and later pairs give it in O(N)
 # (`running`).
 
-w_item, w_label, r_item, r_label, c_item, c_label = (
-    array(f"{letter}_{y}", rf"{letter}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
-    for letter, means in (
-        ("w", "attention of the query on {}, second layer"),
-        ("r", "what both layers retrieve of {}"),
-        ("c", "output along {}"),
-    )
-    for y in ("item", "label")
-)
+
+def _by_kind(letter: str, means: str) -> list[sp.IndexedBase]:
+    """An array over items, and one over labels."""
+    return [
+        array(f"{letter}_{y}", rf"{letter}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
+        for y in ("item", "label")
+    ]
+
+
+w_item, w_label = _by_kind("w", "attention of the query on {}, second layer")
+r_item, r_label = _by_kind("r", "what both layers retrieve of {}")
+c_item, c_label = _by_kind("c", "output along {}")
 w_query = symbol(
     "w_query",
     r"w^{\mathrm{query}}",
@@ -273,12 +275,10 @@ def loss_equations() -> dict[str, Equation]:
     """Attention of the second layer to the first layer's output, the network output
     token by token, and the loss.
     """
-    given = (ORTHONORMAL, ALL_WEIGHTS)
-    squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
-    by_name: dict[str, Equation] = {}
+    chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, status="exact")
     rows = {"item": w_item, "label": w_label}
     for mask, to_itself in MASKS.items():
-        net, end, made = network(mask), ENDS[mask], {}
+        net, end, masked = network(mask), ENDS[mask], f"{mask} mask"
         of_query = partial(net.first_attention, net.query)
         on_itself = to_itself * value(of_query(net.query))
         for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):
@@ -289,25 +289,21 @@ def loss_equations() -> dict[str, Equation]:
                 attention = net.first_attention(net.row(kind, pair), net.row(name, k))
                 return rows[kind][pair] * value(attention)
 
-            same = (
-                ["item"] * to_itself + ["label"]
-                if name == "item"
-                else ["label"] * to_itself
-            )
             query = net.depending(of_query, name, k, q)
-            total = sp.Sum(sum(retrieved(kind, k + d) for kind in rows), (d, 1, N - k))
-            total += (
-                sum(retrieved(kind, k) for kind in same) + to_itself * w_query * query
-            )
-            again = sp.KroneckerDelta(q, k) * int(
-                name == "item"
-            )  # the query is a copy of item q
+            by_later = retrieved("item", k + d) + retrieved("label", k + d)
+            total = sp.Sum(by_later, (d, 1, N - k)) + to_itself * w_query * query
+            if to_itself:
+                total += retrieved(name, k)
+            # the query is a copy of item q
+            again = sp.S.Zero
+            if name == "item":
+                total += retrieved("label", k)
+                again = sp.KroneckerDelta(q, k)
             out = gamma[0] * again + gamma[1] * (query + again * on_itself)
             out += gamma[2] * (rows[name][k] + to_itself * again * w_query)
             out += gamma[3] * (r[k] + again * w_query * on_itself)
-            made[f"all_retrieved_{name}{end}"] = (r[k], total)
-            made[f"all_output_{name}{end}"] = (c[k], out)
-        by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
-    return by_name | table(
-        ref(PLACE), *given, status="exact", all_loss=(squared_error, squares)
-    )
+            chapter.state(f"all_retrieved_{name}{end}", r[k], total, masked)
+            chapter.state(f"all_output_{name}{end}", c[k], out, masked)
+    squares = sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
+    chapter.state("all_loss", squared_error, 1 - 2 * c_label[q] + squares)
+    return chapter.equations

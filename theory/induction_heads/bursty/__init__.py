@@ -40,15 +40,14 @@ __all__ = [
 
 THETA = 0.5  # of Theorem 2
 
+LARGE_N = Limit("N", "at least 16", lambda p, runs: p.N >= 16)
+SMALL_B = Limit(
+    "B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)
+)
 SCOPE = Scope(
     "burst_time",
     "gradient descent in small steps from zero, three numbers",
-    (
-        Limit("N", "at least 16", lambda p, runs: p.N >= 16),
-        Limit(
-            "B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)
-        ),
-    ),
+    (LARGE_N, SMALL_B),
     free=("eta", "steps", "eval_every", "batch_size"),
 )
 applies = scope.applies({"emergence": SCOPE})
@@ -68,12 +67,9 @@ def compiled() -> list[Any]:
     best = -linear / square / 2
     slope = -sp.diff(square, alpha) * best**2 - sp.diff(linear, alpha) * best
     return [
-        numeric.function(x, (*more, N, B))
-        for x, more in (
-            (root, (alpha,)),
-            (slope, (alpha, beta)),
-            (emergence.delay(), ()),
-        )
+        numeric.function(root, (alpha, N, B)),
+        numeric.function(slope, (alpha, beta, N, B)),
+        numeric.function(emergence.delay(), (N, B)),
     ]
 
 
@@ -108,9 +104,11 @@ NUMBERS = {
 
 # Emergence times of one head on a mixture of contexts, with right pairs at any places
 
-TINY, STEP = 1e-30, 1e-4  # of complex steps, and of differences
+TINY = 1e-30  # of complex steps
+STEP = 1e-4  # of differences
 ARRAYS = 16 * 10  # bytes, of complex numbers, by row of a context
-OUTER, INNER = 16, 6  # Gauss nodes: time over the root of alpha, and beta
+OUTER = 16  # Gauss nodes of the time, over the root of alpha
+INNER = 6  # and of beta
 
 
 def bursts(N: int, sizes: Any) -> np.ndarray:
@@ -147,7 +145,8 @@ class Mixture:
     """Contexts, one a row of zeros and ones, and their chances."""
 
     def __init__(self, right: np.ndarray, chances: np.ndarray) -> None:
-        self.right, self.chances = right, chances
+        self.right = right
+        self.chances = chances
         self.before = np.cumsum(right, axis=1) - right
         self.rows = 2.0 * np.arange(right.shape[1])
 
@@ -164,13 +163,14 @@ class Mixture:
         item = self.before / np.maximum(self.rows, 1)
         on_label = np.exp(beta * label)
         on_item = np.exp(beta * item)
-        labels, items = ((self.right * on).sum(1) for on in (on_label, on_item))
+        labels = (self.right * on_label).sum(1)
+        items = (self.right * on_item).sum(1)
         squares = labels**2 + items**2
         squares = squares + ((1 - self.right) * (on_label**2 + on_item**2)).sum(1)
-        every = (on_label + on_item).sum(1)
-        return np.array(
-            [self.chances @ (labels / every), self.chances @ (squares / every**2)]
-        )
+        normaliser = (on_label + on_item).sum(1)
+        mean_label = self.chances @ (labels / normaliser)
+        mean_square = self.chances @ (squares / normaliser**2)
+        return np.array([mean_label, mean_square])
 
     def slopes(
         self, alpha: float, beta: float, share: float = 1.0
@@ -178,16 +178,12 @@ class Mixture:
         """Rates of alpha and beta at a share of the best gamma; the rate at which gamma
         relaxes.
         """
-        values = self.parts(alpha, beta)
-        best = share * values[0] / values[1]
-        moved = [
-            self.parts(alpha + 1j * TINY, beta).imag,
-            self.parts(alpha, beta + 1j * TINY).imag,
-        ]
-        return (
-            np.array([2 * best * a - best**2 * b for a, b in moved]) / TINY,
-            2 * values[1],
-        )
+        label, square = self.parts(alpha, beta)
+        best = share * label / square
+        by_alpha = self.parts(alpha + 1j * TINY, beta).imag
+        by_beta = self.parts(alpha, beta + 1j * TINY).imag
+        rates = [2 * best * a - best**2 * b for a, b in (by_alpha, by_beta)]
+        return np.array(rates) / TINY, 2 * square
 
     def drive(self, alpha: float) -> float:
         """Rate of beta at beta = 0; the rate of alpha is beta times its slope, to first
@@ -198,12 +194,11 @@ class Mixture:
     def beta(self, alpha: float) -> float:
         """Beta on the path, from the ratio of both rates."""
         points, weights = gauss_legendre(INNER, 0, alpha)
-        slope = [
-            (self.drive(x + STEP) - self.drive(x - STEP)) / (2 * STEP) for x in points
-        ]
-        return float(
-            np.sqrt(2 * weights @ ([self.drive(x) for x in points] / np.array(slope)))
-        )
+        ratios = []
+        for x in points:
+            slope = (self.drive(x + STEP) - self.drive(x - STEP)) / (2 * STEP)
+            ratios.append(self.drive(x) / slope)
+        return float(np.sqrt(2 * weights @ np.array(ratios)))
 
     def delay(self) -> float:
         """Time lost while gamma relaxes: the rate of beta has linear and quadratic

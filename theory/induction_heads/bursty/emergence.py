@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import Equations, proved, symbol, table, vanishes, written_as
+from theory import Chapter, Equations, proved, symbol, vanishes, written_as
 from theory.induction_heads.bursty import ramp
 from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.statement import Statement, exp, sizes, sort, statement, total, weight
@@ -29,7 +29,9 @@ def burst_loss() -> Statement:
     """Loss of three numbers, from what every right pair retrieved."""
     right = sort("right", B, ordered=True)
     other = sort("other", N - B)
-    alpha, beta, gamma = (weight(name)[()] for name in ("alpha", "beta", "gamma"))
+    alpha = weight("alpha")[()]
+    beta = weight("beta")[()]
+    gamma = weight("gamma")[()]
 
     def before(k: Any) -> Any:
         """Right pairs before the k-th."""
@@ -48,22 +50,21 @@ def burst_loss() -> Statement:
         return before(k) / rows(k)
 
     def weighed(score: Any) -> Any:
-        """Weight of all right labels, or of all right items:
-        the same token, B times.
-        """
+        """Weight of all right labels, or of all right items: one token, B times."""
         return total(lambda k: exp(beta * score(k)), right)
 
-    labels, items = weighed(label), weighed(item)
+    labels = weighed(label)
+    items = weighed(item)
     others = 2 * total(lambda o: 1, other)  # no right pair is before them
-    every = labels + items + others
+    normaliser = labels + items + others
+    squares = labels**2 + items**2 + others
+    linear = 2 * gamma * labels / normaliser
     return statement(
-        1
-        - 2 * gamma * labels / every
-        + gamma**2 * (labels**2 + items**2 + others) / every**2,
+        1 - linear + gamma**2 * squares / normaliser**2,
         name="bursty",
         title="Induction head with a burst of right pairs",
         paper="musat2025",
-        observables={"attention_second": labels / every},
+        observables={"attention_second": labels / normaliser},
         values=dict(N=32, B=4, eta=0.25, steps=800, eval_every=4),
     )
 
@@ -71,14 +72,9 @@ def burst_loss() -> Statement:
 stated = burst_loss()
 
 
-alpha, beta, gamma = (
-    symbol(name, means=f"{of} of the head", real=True)
-    for name, of in (
-        ("alpha", "first score"),
-        ("beta", "second score"),
-        ("gamma", "read-out"),
-    )
-)
+alpha = symbol("alpha", means="first score of the head", real=True)
+beta = symbol("beta", means="second score of the head", real=True)
+gamma = symbol("gamma", means="read-out of the head", real=True)
 theta = symbol("theta", means="threshold of alpha", positive=True)
 k = symbol("k", means="number of a right pair", integer=True, positive=True)
 T_burst = symbol(
@@ -107,13 +103,11 @@ def first() -> sp.Expr:
     labels = B + seen * beta * label
     items = B + seen * beta * item
     others = 2 * (N - B)
-    every = labels + items + others
+    normaliser = labels + items + others
     squares = labels**2 + items**2 + others
-    loss = 1 - 2 * gamma * labels / every + gamma**2 * squares / every**2
-    proved(
-        vanishes((remedies.derived(stated).loss - loss).subs(beta, 0).doit()),
-        "not the statement's loss at the start",
-    )
+    loss = 1 - 2 * gamma * labels / normaliser + gamma**2 * squares / normaliser**2
+    gap = (remedies.derived(stated).loss - loss).subs(beta, 0).doit()
+    proved(vanishes(gap), "not the statement's loss at the start")
     return loss.subs(seen, 0) + sp.diff(loss, seen).subs(seen, 0)
 
 
@@ -122,6 +116,12 @@ def slope(x: sp.Symbol, share: sp.Expr = sp.S.One) -> sp.Expr:
     return -sp.diff(first(), x).subs(gamma, share * gamma_star())
 
 
+BRACKET = 2 * N + B**2 - 2 * B  # in the rates
+WHERE = "musat2025, Sec. 7.2: beyond, a burst of right pairs"
+chapter = Chapter(WHERE, SEEN, status="leading order")
+
+
+@chapter.derives(best_gamma, name="burst_gamma_star")
 @cache
 def gamma_star() -> sp.Expr:
     """Value of gamma that minimises the loss while attention is still uniform."""
@@ -129,52 +129,55 @@ def gamma_star() -> sp.Expr:
     return written_as(B * N / (N + B**2 - B), best)
 
 
+@chapter.derives(speed, name="burst_alpha_rate")
 @cache
 def rate() -> sp.Expr:
     """Rate of alpha."""
-    form = (
-        B**2
-        * beta
-        * sp.exp(alpha)
-        * (2 * N + B**2 - 2 * B)
-        / (4 * N * (N + B**2 - B) ** 2)
-    )
-    return written_as(form, slope(alpha))
+    scale = 4 * N * (N + B**2 - B) ** 2
+    return written_as(B**2 * beta * sp.exp(alpha) * BRACKET / scale, slope(alpha))
 
 
+@chapter.derives(beta**2, name="burst_beta_of_alpha")
 @cache
 def law() -> sp.Expr:
     """Square of beta as a function of alpha. Its second term is there for B > 1, where
     rows retrieve the queried item from earlier right pairs.
     """
-    form = 2 * alpha + 2 * (B - 1) * (N - B) / (2 * N + B**2 - 2 * B) * (
-        1 - sp.exp(-alpha)
-    )
+    by_burst = 2 * (B - 1) * (N - B) / BRACKET
+    form = 2 * alpha + by_burst * (1 - sp.exp(-alpha))
     return ramp.squared(form, alpha, beta, [rate(), slope(beta)])
 
 
+def over_path(square: sp.Expr) -> sp.Integral:
+    """Integral up to the threshold of exp(-alpha) over beta, whose square is given."""
+    return sp.Integral(sp.exp(-alpha) / sp.sqrt(square), (alpha, 0, theta))
+
+
+@chapter.derives(lag, name="burst_delay")
 @cache
 def delay() -> sp.Expr:
     """Time lost while gamma grows from zero: it relaxes exponentially, and the rate of
     beta has a part linear in it and one quadratic.
     """
-    u, g = symbol("u", positive=True), sp.Dummy("share")
+    u = symbol("u", positive=True)
+    g = sp.Dummy("share")
     decay = sp.diff(first().subs(beta, 0), gamma, 2)
-    lost = sum(
-        c * sp.integrate(sp.expand(1 - (1 - sp.exp(-u)) ** n), (u, 0, sp.oo))
-        for (n,), c in sp.Poly(
-            sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0)), g
-        ).terms()
-    )
+    share_of_rate = sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0))
+    lost = sp.S.Zero
+    for (n,), coefficient in sp.Poly(share_of_rate, g).terms():
+        missing = sp.expand(1 - (1 - sp.exp(-u)) ** n)
+        lost += coefficient * sp.integrate(missing, (u, 0, sp.oo))
     return sp.factor(lost / decay)
 
 
+@chapter.derives(T_burst, name="burst_time")
 def time() -> sp.Expr:
     """Time of alpha = theta."""
     scale = sp.factor(1 / rate() / (sp.exp(-alpha) / beta))
-    return scale * sp.Integral(sp.exp(-alpha) / sp.sqrt(law()), (alpha, 0, theta)) + lag
+    return scale * over_path(law()) + lag
 
 
+@chapter.derives(N_eff, "without the delay", name="burst_effective_length")
 def effective() -> sp.Expr:
     """Context length at which a single right pair would take as long, without the
     delay.
@@ -184,30 +187,18 @@ def effective() -> sp.Expr:
     ArithmeticError
         If a single pair has another time than Theorem 2 says.
     """
-    single = sp.integrate(sp.exp(-alpha) / sp.sqrt(law().subs(B, 1)), (alpha, 0, theta))
-    of_one = sp.limit(
-        sp.factor(1 / rate()).subs(B, 1) * sp.exp(alpha) * beta / N**2, N, sp.oo
-    )
+    slowness = sp.factor(1 / rate()).subs(B, 1) * sp.exp(alpha) * beta
+    of_one = sp.limit(slowness / N**2, N, sp.oo)
     proved(of_one == 2, "a single pair does not take 2 N^2 times its integral")
-    ratio = sp.Integral(sp.exp(-alpha) / sp.sqrt(law()), (alpha, 0, theta)) / single
-    form = (N + B**2 - B) / B * sp.sqrt(2 * N / (2 * N + B**2 - 2 * B))
+    form = (N + B**2 - B) / B * sp.sqrt(2 * N / BRACKET)
     written_as(form**2, sp.exp(alpha) * beta / rate() / of_one)
+    ratio = over_path(law()) / over_path(law().subs(B, 1)).doit()
     return form * sp.sqrt(ratio)
 
 
-@cache
 def equations() -> Equations:
     """Best gamma, rate, balance, time and effective context length."""
-    where = "musat2025, Sec. 7.2: beyond, a burst of right pairs"
-    rows = {
-        "burst_gamma_star": (best_gamma, gamma_star),
-        "burst_alpha_rate": (speed, rate),
-        "burst_beta_of_alpha": (beta**2, law),
-        "burst_delay": (lag, delay),
-        "burst_time": (T_burst, time),
-        "burst_effective_length": (N_eff, effective, "without the delay"),
-    }
-    return table(where, SEEN, status="leading order", **rows)
+    return chapter.equations
 
 
 # Bursts of random size
@@ -233,6 +224,11 @@ def mean(of: sp.Expr) -> sp.Expr:
     return sum(c * known[n] for (n,), c in powers)
 
 
+RANDOM = "musat2025, Sec. 7.2: beyond, bursts of random size"
+mixture_chapter = Chapter(RANDOM, SEEN, MANY, status="leading order")
+
+
+@mixture_chapter.derives(best_gamma)
 @cache
 def mixture_gamma_star() -> sp.Expr:
     """Value of gamma that minimises the mean loss while attention is still uniform."""
@@ -247,15 +243,17 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
     best = sp.limit(mixture_gamma_star(), N, sp.oo)
 
     def rate(x: sp.Symbol) -> sp.Expr:
-        slope = -sp.diff(first(), x).subs(N, 1 / small)
-        leading = sp.limit(
-            sp.expand(slope) / small**2, small, 0
-        )  # gamma stays of order one
+        slope = sp.expand(-sp.diff(first(), x).subs(N, 1 / small))
+        leading = sp.limit(slope / small**2, small, 0)  # gamma stays of order one
         return sp.factor(mean(leading).subs(gamma, best) / N**2)
 
     return rate(alpha), rate(beta)
 
 
+mixture_chapter.state("mixture_alpha_rate", speed, lambda: rates()[0])
+
+
+@mixture_chapter.derives(beta**2, name="mixture_beta_of_alpha")
 @cache
 def mixture_law() -> sp.Expr:
     """Square of beta as a function of alpha: the size-biased mean of B - 1 in place of
@@ -265,26 +263,16 @@ def mixture_law() -> sp.Expr:
     return ramp.squared(form, alpha, beta, list(rates()))
 
 
+@mixture_chapter.derives(N_eff, "without the delay", name="mixture_effective_length")
 def mixture_effective() -> sp.Expr:
     """Context length at which a single right pair would take as long, without the
     delay.
     """
-    single = sp.integrate(sp.exp(-alpha) / sp.sqrt(2 * alpha), (alpha, 0, theta))
-    ratio = (
-        sp.Integral(sp.exp(-alpha) / sp.sqrt(mixture_law()), (alpha, 0, theta)) / single
-    )
+    ratio = over_path(mixture_law()) / over_path(2 * alpha).doit()
     written_as(N**2 / mean_B**2, sp.exp(alpha) * beta / rates()[0] / 2)
     return N / mean_B * sp.sqrt(ratio)
 
 
-@cache
 def mixture_equations() -> Equations:
     """Best gamma, rate, balance and effective context length."""
-    rows = {
-        "mixture_gamma_star": (best_gamma, mixture_gamma_star),
-        "mixture_alpha_rate": (speed, lambda: rates()[0]),
-        "mixture_beta_of_alpha": (beta**2, mixture_law),
-        "mixture_effective_length": (N_eff, mixture_effective, "without the delay"),
-    }
-    where = "musat2025, Sec. 7.2: beyond, bursts of random size"
-    return table(where, SEEN, MANY, status="leading order", **rows)
+    return mixture_chapter.equations

@@ -43,10 +43,10 @@ def squared(
         zero.
     """
     ratio = factored(read * rates[1] / rates[0])
+    separates = not ratio.has(read)
+    from_zero = form.subs(score, 0) == 0
     proved(
-        not ratio.has(read)
-        and form.subs(score, 0) == 0
-        and vanishes(sp.diff(form, score) - 2 * ratio),
+        separates and from_zero and vanishes(sp.diff(form, score) - 2 * ratio),
         "the rates do not separate, or this is not their integral",
     )
     return form
@@ -59,9 +59,8 @@ def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
 
 def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
     """Time until the score is infinite, if its rate is ``rate`` times the read-out."""
-    return sp.integrate(
-        (1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo)
-    )
+    slowness = 1 / (rate * sp.sqrt(square))
+    return sp.integrate(slowness.subs(score, kappa), (kappa, 0, sp.oo))
 
 
 def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:
@@ -73,7 +72,7 @@ def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:
 
 
 def quadrature(
-    made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]],
+    derivation: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]],
     read: sp.Symbol,
     *symbols: sp.Symbol,
 ) -> Callable[..., float]:
@@ -81,7 +80,7 @@ def quadrature(
 
     Parameters
     ----------
-    made : callable
+    derivation : callable
         Gives the rate of the score, the square of the read-out, and the integral.
     read : Symbol
         Read-out.
@@ -91,7 +90,7 @@ def quadrature(
 
     @cache
     def compiled() -> list[Any]:
-        rate, square, integral = made()
+        rate, square, integral = derivation()
         score, _, end = integral.limits[0]
         along = integral.function.subs(speed(score), rate.subs(read, sp.sqrt(square)))
         return [

@@ -7,7 +7,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equations, function, symbol, table, vanishes, written_as
+from theory import Chapter, Equations, function, symbol, vanishes, written_as
 from theory.positional_semantic.model.symbols import (
     A_12,
     A_21,
@@ -37,10 +37,8 @@ from theory.positional_semantic.model.symbols import (
     z_2,
 )
 
-S_12, S_21 = (
-    symbol(f"S_{k}", f"S_{{{k}}}", "entry of the student's attention", real=True)
-    for k in ("12", "21")
-)
+S_12 = symbol("S_12", "S_{12}", "entry of the student's attention", real=True)
+S_21 = symbol("S_21", "S_{21}", "entry of the student's attention", real=True)
 loss_symbol = symbol("ell", r"\ell", "loss of a sentence")
 objective_symbol = symbol(
     "objective", r"\mathcal{O}", "what the proximal point minimises"
@@ -93,30 +91,31 @@ def equations() -> Equations:
     target = sp.Matrix([[1 - Y_12, Y_12], [Y_21, 1 - Y_21]])
     gap = target - student
     # Gram matrix sigma^2 I (40)
-    loss = written_as(
-        sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2),
-        sigma**2 * (gap * gap.T).trace() / 2,
-    )
+    form = sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2)
+    loss = written_as(form, sigma**2 * (gap * gap.T).trace() / 2)
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
-    kept = "the constant in Y alone is kept"
-    return table(
-        ref,
-        "two tokens",
-        "tied rank-one weights",
-        status="exact",
-        S_12=(S_12, P, "Eq. (15)"),
-        S_21=(S_21, R, "Eq. (15)"),
-        Y_12=(Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)"),
-        Y_21=(Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)"),
-        sentence_loss=(
-            loss_symbol,
-            loss,
-            "Eqs. (39), (40)",
-            "d to infinity: x x^T / d is sigma^2 times the identity",
-            "rows of A sum to one",
-        ),
-        objective=(objective_symbol, quadratic + loss, "Eqs. (42), (103)", kept),
+    chapter = Chapter(ref, "two tokens", "tied rank-one weights", status="exact")
+    chapter.state("S_12", S_12, P, "Eq. (15)")
+    chapter.state("S_21", S_21, R, "Eq. (15)")
+    chapter.state("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)")
+    chapter.state("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)")
+    identity = "d to infinity: x x^T / d is sigma^2 times the identity"
+    chapter.state(
+        "sentence_loss",
+        loss_symbol,
+        loss,
+        "Eqs. (39), (40)",
+        identity,
+        "rows of A sum to one",
     )
+    chapter.state(
+        "objective",
+        objective_symbol,
+        quadratic + loss,
+        "Eqs. (42), (103)",
+        "the constant in Y alone is kept",
+    )
+    return chapter.equations
 
 
 @cache
@@ -125,40 +124,22 @@ def derivatives() -> list[sp.Expr]:
     student's fields.
     """
     f = equations()["objective"].rhs
-    return [
-        f,
-        *(sp.diff(f, a) for a in (z_1, z_2)),
-        sp.diff(f, z_1, 2),
-        sp.diff(f, z_1, z_2),
-        sp.diff(f, z_2, 2),
-    ]
+    second = [sp.diff(f, z_1, 2), sp.diff(f, z_1, z_2), sp.diff(f, z_2, 2)]
+    return [f, sp.diff(f, z_1), sp.diff(f, z_2), *second]
 
 
 # Output channel (9), (42), (103)
 
-xi_1, xi_2 = (
-    symbol(
-        f"xi_{k}",
-        rf"\xi_{{{k}}}",
-        "standard Gaussian of the student's field",
-        real=True,
-    )
-    for k in "12"
-)
-eta_1, eta_2 = (
-    symbol(
-        f"eta_{k}",
-        rf"\eta_{{{k}}}",
-        "standard Gaussian of the teacher's field",
-        real=True,
-    )
-    for k in "12"
-)
+OF_STUDENT = "standard Gaussian of the student's field"
+OF_TEACHER = "standard Gaussian of the teacher's field"
+xi_1 = symbol("xi_1", r"\xi_{1}", OF_STUDENT, real=True)
+xi_2 = symbol("xi_2", r"\xi_{2}", OF_STUDENT, real=True)
+eta_1 = symbol("eta_1", r"\eta_{1}", OF_TEACHER, real=True)
+eta_2 = symbol("eta_2", r"\eta_{2}", OF_TEACHER, real=True)
+GIVEN = (w_1, w_2, Y_12, Y_21)
 best = {
-    x: function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}", "proximal point")(
-        w_1, w_2, Y_12, Y_21
-    )
-    for x in (z_1, z_2)
+    z_1: function(r"z^{\ast}_1", "proximal point")(*GIVEN),
+    z_2: function(r"z^{\ast}_2", "proximal point")(*GIVEN),
 }
 envelope = symbol(
     "envelope",
@@ -166,9 +147,8 @@ envelope = symbol(
     "Moreau envelope: least objective",
     nonnegative=True,
 )
-g_1, g_2 = (
-    symbol(f"g_{k}", means="output channel: (z* - w) / V", real=True) for k in "12"
-)
+g_1 = symbol("g_1", means="output channel: (z* - w) / V", real=True)
+g_2 = symbol("g_2", means="output channel: (z* - w) / V", real=True)
 
 
 def average(expr: sp.Expr) -> sp.Expr:
@@ -181,34 +161,33 @@ def average(expr: sp.Expr) -> sp.Expr:
 @cache
 def output_channel() -> Equations:
     """Fields, envelope, its derivative g, and the averages as integrals."""
-    at_best = {z_1: best[z_1], z_2: best[z_2]}
-    objective = equations()["objective"].rhs
-    loss = equations()["sentence_loss"].rhs
-    gap = Y_12 - equations()["S_12"].rhs, Y_21 - equations()["S_21"].rhs
+    eq = equations()
+    objective = eq["objective"].rhs
     at_w = {z_1: w_1, z_2: w_2}
-    h = [
-        theta / sp.sqrt(q) * x + sp.sqrt(nu) * e
-        for x, e in ((xi_1, eta_1), (xi_2, eta_2))
-    ]
-    g = [sp.expand(-sp.diff(objective, w)).subs(at_best) for w in (w_1, w_2)]
+    channel = Chapter(ref, status="exact")
+    channel.state("w_1", w_1, m + sp.sqrt(q) * xi_1, "Eq. (7)")
+    channel.state("w_2", w_2, -m + sp.sqrt(q) * xi_2, "Eq. (7)")
     variance = "nu is the variance of the teacher field given the student's"
+    slope = theta / sp.sqrt(q)
+    channel.state("h_1", h_1, slope * xi_1 + sp.sqrt(nu) * eta_1, "Eq. (7)", variance)
+    channel.state("h_2", h_2, slope * xi_2 + sp.sqrt(nu) * eta_2, "Eq. (7)", variance)
     smallest = "z^* minimises the objective over z_1, z_2"
-    return table(
-        ref,
-        status="exact",
-        w_1=(w_1, m + sp.sqrt(q) * xi_1, "Eq. (7)"),
-        w_2=(w_2, -m + sp.sqrt(q) * xi_2, "Eq. (7)"),
-        h_1=(h_1, h[0], "Eq. (7)", variance),
-        h_2=(h_2, h[1], "Eq. (7)", variance),
-        envelope=(envelope, objective.subs(at_best), "Eqs. (9), (42), (103)", smallest),
-        g_1=(g_1, g[0], "Eqs. (42), (103)", "envelope theorem"),
-        g_2=(g_2, g[1], "Eqs. (42), (103)", "envelope theorem"),
-        E_gg=(E_gg, average(g_1**2 + g_2**2), "Eq. (7)"),
-        E_g=(E_g, average(g_1 - g_2), "Eq. (7)"),
-        E_gxi=(E_gxi, average(g_1 * xi_1 + g_2 * xi_2), "Eq. (7)"),
-        E_geta=(E_geta, average(g_1 * eta_1 + g_2 * eta_2), "Eq. (7)"),
-        E_M=(E_M, average(envelope), "Eq. (14)"),
-        E_loss=(E_loss, average(loss.subs(at_best)), "Eq. (14)"),
-        E_S_12=(S_gap, average((gap[0] ** 2).subs(at_w)), "Eq. (10)"),
-        E_S_21=(R_gap, average((gap[1] ** 2).subs(at_w)), "Eq. (10)"),
+    channel.state(
+        "envelope", envelope, objective.subs(best), "Eqs. (9), (42), (103)", smallest
     )
+    words = ("Eqs. (42), (103)", "envelope theorem")
+    for g, w in ((g_1, w_1), (g_2, w_2)):
+        derivative = sp.expand(-sp.diff(objective, w)).subs(best)
+        channel.state(g.name, g, derivative, *words)
+    channel.state("E_gg", E_gg, average(g_1**2 + g_2**2), "Eq. (7)")
+    channel.state("E_g", E_g, average(g_1 - g_2), "Eq. (7)")
+    channel.state("E_gxi", E_gxi, average(g_1 * xi_1 + g_2 * xi_2), "Eq. (7)")
+    channel.state("E_geta", E_geta, average(g_1 * eta_1 + g_2 * eta_2), "Eq. (7)")
+    channel.state("E_M", E_M, average(envelope), "Eq. (14)")
+    loss = eq["sentence_loss"].rhs.subs(best)
+    channel.state("E_loss", E_loss, average(loss), "Eq. (14)")
+    error = ((Y_12 - eq["S_12"].rhs) ** 2).subs(at_w)
+    channel.state("E_S_12", S_gap, average(error), "Eq. (10)")
+    error = ((Y_21 - eq["S_21"].rhs) ** 2).subs(at_w)
+    channel.state("E_S_21", R_gap, average(error), "Eq. (10)")
+    return channel.equations

@@ -107,24 +107,20 @@ class Parameters(BaseParameters):
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
-        if self.start == "mixed" and self.rank != 2:
-            raise ParameterError(
-                f"start = 'mixed': needs rank = 2, got rank = {self.rank}"
-            )
-        if not self.tied and self.rank != 1:
-            raise ParameterError(
-                f"tied = False: needs rank = 1, got rank = {self.rank}"
-            )
-        if self.heads and self.rank == 1:
+        rank, value_rank = self.rank, self.value_rank
+        if self.start == "mixed" and rank != 2:
+            raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {rank}")
+        if not self.tied and rank != 1:
+            raise ParameterError(f"tied = False: needs rank = 1, got rank = {rank}")
+        if self.heads and rank == 1:
             raise ParameterError("heads = True: needs rank = 2, got rank = 1")
-        if self.value and self.value_rank:
+        if self.value and value_rank:
             raise ParameterError(
-                f"value = True: needs value_rank = 0, got {self.value_rank}"
+                f"value = True: needs value_rank = 0, got {value_rank}"
             )
-        if self.d < 2 + self.value_rank:
-            raise ParameterError(
-                f"d = {self.d}: must be >= {2 + self.value_rank}, 2 + value_rank"
-            )
+        least = 2 + value_rank
+        if self.d < least:
+            raise ParameterError(f"d = {self.d}: must be >= {least}, 2 + value_rank")
 
     @property
     def A(self) -> np.ndarray:
@@ -210,22 +206,19 @@ class HistogramParameters(BaseParameters):
 # Which students the theory of the positional-semantic model describes
 
 # Heads need two columns, which the first limit refuses.
-TIED = (
-    *(
-        only("rank", 1),
-        only("tied", True),
-        only("value", False),
-        only("correlation", 0.0),
-    ),
-    only("value_rank", 0),
-)
+UNCORRELATED = only("correlation", 0.0)
+NO_VALUE = only("value_rank", 0)
+ONE_TIED = (only("rank", 1), only("tied", True), only("value", False))
+TIED = (*ONE_TIED, UNCORRELATED, NO_VALUE)
 # Set after looking, at d = 100, omega = 0.3, alpha = 0.57 to 8: a student has left its
 # well if its overlap differs by a fifth from that of descent by shorter steps on the
 # same sentences. Within these limits no student of descent had, of 136 at sigma = 0.5
 # and 56 at 1, but five of 32 at 2; at eta = 10 and sigma = 0.5 six of 80 had. Steps of
 # Adam have the size eta in every weight, whatever the slope: at sigma = 0.5 one of 136
 # had at eta = 0.1, seven of 80 at 0.3, and at sigma = 1 four of 56 even at 0.02.
-LONGEST, LONGEST_OF_ADAM, WIDEST = 0.5, 0.1, 0.5
+LONGEST = 0.5
+LONGEST_OF_ADAM = 0.1
+WIDEST = 0.5
 
 
 def _stays(p: Any, runs: Any) -> bool:
@@ -241,10 +234,8 @@ STAYS = Limit(
     _stays,
     reads=("optimizer", "sigma"),
 )
-TO_MINIMUM = (
-    only("polish", True),
-    STAYS,
-)  # descent that ends in the minimum of its initial well
+# descent that ends in the minimum of its initial well
+TO_MINIMUM = (only("polish", True), STAYS)
 FREE = ("d", "teacher", "steps", "n_test")
 HOW = (*FREE, "optimizer", "eta")  # the path to the minimum
 ELSEWHERE = "App. E.3 is theory.positional_semantic.extensions"
@@ -258,7 +249,7 @@ MINIMUM = Scope(
 LINEAR = Scope(
     "the linear baseline",
     "the linear layer on independent tokens",
-    (only("correlation", 0.0), only("value_rank", 0)),
+    (UNCORRELATED, NO_VALUE),
     (*HOW, "polish", "start", "rank", "tied", "value", "heads"),
 )
 DESCENT = Scope(

@@ -13,10 +13,8 @@ omega = symbol(
     "omega", r"\omega", "weight of the fixed matrix in the target", nonnegative=True
 )
 rho = symbol("rho_star", r"\rho", "variance of the teacher's field", positive=True)
-A_12, A_21 = (
-    symbol(f"A_{k}", f"A_{{{k}}}", "entry of the fixed matrix of the target", real=True)
-    for k in ("12", "21")
-)
+A_12 = symbol("A_12", "A_{12}", "entry of the fixed matrix of the target", real=True)
+A_21 = symbol("A_21", "A_{21}", "entry of the fixed matrix of the target", real=True)
 
 # Order parameters (6) and their conjugates, hats summed over the two tokens.
 q = symbol("q", means="variance of the student's field", positive=True)
@@ -35,18 +33,14 @@ nu = symbol(
 
 # Fields of one sentence: student z and w, teacher h; entries of the target attention
 # matrix.
-z_1, z_2 = (
-    symbol(f"z_{k}", means="student's field of a token", real=True) for k in "12"
-)
-w_1, w_2 = (symbol(f"w_{k}", means="centre of the field z", real=True) for k in "12")
-h_1, h_2 = (
-    symbol(f"h_{k}", rf"h^{{\star}}_{{{k}}}", "teacher's field of a token", real=True)
-    for k in "12"
-)
-Y_12, Y_21 = (
-    symbol(f"Y_{k}", f"Y_{{{k}}}", "entry of the target attention", real=True)
-    for k in ("12", "21")
-)
+z_1 = symbol("z_1", means="student's field of a token", real=True)
+z_2 = symbol("z_2", means="student's field of a token", real=True)
+w_1 = symbol("w_1", means="centre of the field z", real=True)
+w_2 = symbol("w_2", means="centre of the field z", real=True)
+h_1 = symbol("h_1", r"h^{\star}_{1}", "teacher's field of a token", real=True)
+h_2 = symbol("h_2", r"h^{\star}_{2}", "teacher's field of a token", real=True)
+Y_12 = symbol("Y_12", "Y_{12}", "entry of the target attention", real=True)
+Y_21 = symbol("Y_21", "Y_{21}", "entry of the target attention", real=True)
 
 # Gaussian averages over the output channel, evaluated in
 # `theory.positional_semantic.channel`.
@@ -79,14 +73,12 @@ E_loss = symbol(
     nonnegative=True,
 )
 
-S_gap, R_gap = (
-    symbol(
-        f"E_S_{k}",
-        rf"\mathbb{{E}}[(Y_{{{k}}}-S_{{{k}}})^{{2}}]",
-        "mean squared error of an attention entry",
-        nonnegative=True,
-    )
-    for k in ("12", "21")
+ENTRY_ERROR = "mean squared error of an attention entry"
+S_gap = symbol(
+    "E_S_12", r"\mathbb{E}[(Y_{12}-S_{12})^{2}]", ENTRY_ERROR, nonnegative=True
+)
+R_gap = symbol(
+    "E_S_21", r"\mathbb{E}[(Y_{21}-S_{21})^{2}]", ENTRY_ERROR, nonnegative=True
 )
 
 epsilon_t = symbol("epsilon_t", r"\epsilon_{t}", "training loss by d", real=True)
