@@ -9,9 +9,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from itertools import chain
 from xml.etree import ElementTree
 
 from papers import claims
