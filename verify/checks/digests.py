@@ -226,7 +226,11 @@ def _parts(text: str) -> tuple[Part, ...]:
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
-        for node in undocumented(text).body:
+        body = undocumented(text).body
+        registered = _registered(body)
+        if registered:
+            yield Part(frozenset(), "", registered)
+        for node in body:
             match node:
                 case ast.ClassDef(bases=[]):
                     functions = [x for x in node.body if isinstance(x, FUNCTIONS)]
@@ -248,6 +252,23 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
+
+
+def _registered(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """Names of functions that an object of the module keeps, as by
+    ``@chapter.derives(...)``: they are used without being mentioned.
+    """
+    objects, names = set[str](), set[str]()
+    for node in body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                objects.add(name)
+            case ast.FunctionDef(name=name, decorator_list=decorators):
+                methods = [d.func for d in decorators if isinstance(d, ast.Call)]
+                keepers = {ast.unparse(f).partition(".")[0] for f in methods}
+                if keepers & objects:
+                    names.add(name)
+    return frozenset(names)
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:
