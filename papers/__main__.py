@@ -74,35 +74,29 @@ def main(argv: list[str] | None = None) -> int:
         return _claims(model, args)
     out = args.out or Path("output") / args.paper
     scales = getattr(paper, "SCALES", ("small", "paper"))
-    scale = (
-        args.scale or scales[-2 if args.seeds or args.device else 0]
-    )  # given seeds imply training
+    # Seeds or a device imply training.
+    scale = args.scale or scales[-2 if args.seeds or args.device else 0]
     cli.choose("--scale", scale, dict.fromkeys(scales))
     from papers.source import Source  # imports matplotlib, needed for figures only
 
-    source = Source(
-        scale,
-        cli.seeds(args.seeds, "100" if scale == "paper" else "8"),
-        args.device,
-        not args.quiet,
-        (lambda path: None) if args.json else (lambda path: progress.say(str(path))),
-    )
-    one = (
-        cli.choose("--figure", args.figure, paper.FIGURES)
-        if args.figure is not None
-        else None
-    )
+    seeds = cli.seeds(args.seeds, "100" if scale == "paper" else "8")
+
+    def say(path: Path) -> None:
+        if not args.json:
+            progress.say(str(path))
+
+    source = Source(scale, seeds, args.device, not args.quiet, say)
+    figures = paper.FIGURES.values()
+    if args.figure is not None:
+        figures = [cli.choose("--figure", args.figure, paper.FIGURES)]
     with progress.bar(f"papers {args.paper}", show=not args.quiet):
-        if one is None and hasattr(paper, "write_all"):  # with a write-up
+        if args.figure is None and hasattr(paper, "write_all"):  # with a write-up
             written = paper.write_all(source, out)
         else:
-            written = [
-                f.write(source, out) for f in ([one] if one else paper.FIGURES.values())
-            ]
+            written = [figure.write(source, out) for figure in figures]
     if args.json:
-        print(
-            output.to_json({"paper": args.paper, "written": [str(w) for w in written]})
-        )
+        paths = [str(path) for path in written]
+        print(output.to_json({"paper": args.paper, "written": paths}))
     return 0
 
 
@@ -124,18 +118,15 @@ def _claims(model: Model, args: argparse.Namespace) -> int:
     state = evidence.state(model, stored)
     different = claims.different(ledger, found_rows, claims.counted(path))
     if args.json:
-        print(
-            output.to_json(
-                {
-                    "paper": args.paper,
-                    "claims": claims.as_dicts(ledger, found_rows),
-                    "coverage": claims.coverage(ledger, found_rows),
-                    "without_result": claims.without_result(ledger, found_rows),
-                    "different": different,
-                    "evidence": state,
-                }
-            )
-        )
+        ledger_as_dict = {
+            "paper": args.paper,
+            "claims": claims.as_dicts(ledger, found_rows),
+            "coverage": claims.coverage(ledger, found_rows),
+            "without_result": claims.without_result(ledger, found_rows),
+            "different": different,
+            "evidence": state,
+        }
+        print(output.to_json(ledger_as_dict))
     else:
         print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:

@@ -5,6 +5,7 @@ agreement.
 """
 
 import fnmatch
+import itertools
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -124,8 +125,9 @@ class Found:
 
     def about(self, address: str, names: list[str]) -> bool:
         """Whether a check tests one of the given equations."""
-        cited = self.equations.get(address, ())
-        return any(fnmatch.fnmatchcase(name, one) for name in names for one in cited)
+        patterns = self.equations.get(address, ())
+        pairs = itertools.product(names, patterns)
+        return any(fnmatch.fnmatchcase(name, pattern) for name, pattern in pairs)
 
 
 def computed(claim: Claim, found: Found) -> str:
@@ -179,9 +181,8 @@ def _which(claims: list[Claim], words: list[str]) -> str:
 
 def without_result(claims: list[Claim], found: Found) -> list[str]:
     """Cited checks without a stored result."""
-    return sorted(
-        {a for c in claims for a in c.evidence("check") if a not in found.verdicts}
-    )
+    cited = itertools.chain.from_iterable(c.evidence("check") for c in claims)
+    return sorted({*cited} - found.verdicts.keys())
 
 
 def expected(claim: Claim, verdict: str) -> bool:
@@ -224,13 +225,11 @@ def report(claims: list[Claim], found: Found) -> str:
     covered = coverage(claims, found)
     counts = ", ".join(f"{n} {v}" for v, n in covered.items() if n or v != "FAIL")
     agreed = sum(covered[v] for v in VERDICTS[:2])
+    share = agreed / len(claims)
     lines = [
         output.table(("where", "verdict", "says"), rows, wide=False),
-        (
-            f"{len(claims)} claims, {agreed} exact or in agreement"
-            f" ({agreed / len(claims):.0%}), {covered['tested']} by tests alone:"
-            f" {counts}"
-        ),
+        f"{len(claims)} claims, {agreed} exact or in agreement ({share:.0%}),"
+        f" {covered['tested']} by tests alone: {counts}",
     ]
     lines += [
         f"no result is stored for check:{a}" for a in without_result(claims, found)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -137,12 +138,11 @@ def renew(
         else:
             with arrays(default_store()):
                 report = collect(Request(model, progress=progress), command)
+            tables = {k: [header, *rows] for k, (header, rows) in report.tables.items()}
             record = {
                 "sources": code,
                 "checks": [kept(check) for check in report.checks],
-                "tables": {
-                    k: [header, *rows] for k, (header, rows) in report.tables.items()
-                },
+                "tables": tables,
             }
         stored[command] = {
             "commit": checked_out,
@@ -168,13 +168,8 @@ def kept(check: Check) -> dict[str, Any]:
 
 def cited(model: Model) -> list[str]:
     """Addresses of the tests cited in a ledger."""
-    return sorted(
-        {
-            address
-            for c in claims.load(claims.place(model))
-            for address in c.evidence("test")
-        }
-    )
+    ledger = claims.load(claims.place(model))
+    return sorted({*chain.from_iterable(c.evidence("test") for c in ledger)})
 
 
 def tested(addresses: list[str]) -> list[dict[str, str]]:

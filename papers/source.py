@@ -13,6 +13,7 @@ import xarray as xr
 
 from papers import claims, evidence
 from theory import Equation
+from theory.dynamics.flow import Flow
 from theory.equations import titles
 from theory.equations.titles import described
 from theory.models import write_up
@@ -129,31 +130,28 @@ Makers = Mapping[str, Callable[[str], str]]
 
 def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) -> str:
     """Longtable of plain text cells."""
-    lines = [
-        " & ".join(f"\\textbf{{{write_up.escape(c)}}}" for c in header)
-        + r" \\ \hline \endhead"
-    ]
-    lines += [" & ".join(write_up.escape(c) for c in row) + r" \\" for row in rows]
+    head = " & ".join(f"\\textbf{{{write_up.escape(cell)}}}" for cell in header)
+    lines = [head + r" \\ \hline \endhead"]
+    for row in rows:
+        lines.append(" & ".join(map(write_up.escape, row)) + r" \\")
     body = "\n".join(lines)
     return f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n{body}\n\\end{{longtable}}}}"
 
 
+def flow(system: Flow) -> str:
+    """Equations of a flow."""
+    return f"\\begin{{equation}}\n{system.latex()}\n\\end{{equation}}"
+
+
 def check_table(checks: Sequence[Check]) -> str:
     """Checks as a table."""
-    rows = [
-        (
-            c.name,
-            f"{c.predicted:.5g}",
-            f"{c.measured:.5g}",
-            percent(c.deviation),
-            f"{c.error:.1f}" if c.statistic == "z" else "",
-            c.verdict,
-        )
-        for c in checks
-    ]
-    return tabular(
-        ("check", "predicted", "measured", "off", "z", "verdict"), rows, "p{62mm}rrrrl"
-    )
+    header = ("check", "predicted", "measured", "off", "z", "verdict")
+    rows = []
+    for c in checks:
+        z = f"{c.error:.1f}" if c.statistic == "z" else ""
+        numbers = f"{c.predicted:.5g}", f"{c.measured:.5g}", percent(c.deviation), z
+        rows.append((c.name, *numbers, c.verdict))
+    return tabular(header, rows, "p{62mm}rrrrl")
 
 
 def claims_table(folder: Path) -> str:
@@ -180,11 +178,13 @@ def makers(
     """Generators available to every template: preamble, equations SECTION, figure NAME,
     claims.
     """
+
+    def equations(section: str) -> str:
+        return "\n".join(map(write_up.display, sections()[section]))
+
     return {
         "preamble": lambda _: PREAMBLE,
-        "equations": lambda name: "\n".join(
-            write_up.display(e) for e in sections()[name]
-        ),
+        "equations": equations,
         "figure": lambda name: picture(name, figures[name].caption),
         "claims": lambda _: claims_table(folder),
     }

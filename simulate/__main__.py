@@ -200,36 +200,29 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         if name in last.coords
     }
     if args.json:
-        print(
-            output.to_json(
-                {
-                    "model": name,
-                    "system": short,
-                    "out": where,
-                    "seeds": seeds,
-                    **reached,
-                    "steps": system.length(p),
-                    "final": {n: last[n].values for n in shown},
-                    "parameters": p.stored(training_only=True),
-                }
-            )
-        )
+        final = {n: last[n].values for n in shown}
+        as_dict = {
+            "model": name,
+            "system": short,
+            "out": where,
+            "seeds": seeds,
+            **reached,
+            "steps": system.length(p),
+            "final": final,
+            "parameters": p.stored(training_only=True),
+        }
+        print(output.to_json(as_dict))
         return 0
     when = ", ".join(
         f"{name} {v:.0f}" if name == system.counter else f"{name} = {v:.4g}"
         for name, v in reached.items()
     )
     print(f"students at {when}, stored in {where}")
-    print(
-        output.table(
-            ("seed", *shown),
-            [
-                [str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)]
-                for s in seeds
-            ],
-            wide=args.wide,
-        )
-    )
+    rows = []
+    for seed in seeds:
+        values = last.sel(seed=seed)
+        rows.append([str(seed), *(digits(float(values[n])) for n in shown)])
+    print(output.table(("seed", *shown), rows, wide=args.wide))
     return 0
 
 

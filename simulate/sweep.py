@@ -195,24 +195,22 @@ def main(argv: list[str] | None = None) -> int:
     if not args.quiet:
         count = f"{len(points)} x {len(seeds)} seeds = {len(points) * len(seeds)} runs"
         print(f"settings: {count}", file=sys.stderr, flush=True)
+    # Write errors are found before anything is trained.
     store = Path(os.path.realpath(args.out or storage.default_store()))
-    store.mkdir(
-        parents=True, exist_ok=True
-    )  # write errors are found before anything is trained
+    store.mkdir(parents=True, exist_ok=True)
     # Runs are assigned to shards before finished ones are removed, so that a shard does
     # not depend on when it starts.
-    tasks = [(label, seed) for label, _ in points for seed in seeds]
-    mine = tasks[shard(args.shard, len(tasks))]
     seeds_of: dict[str, list[int]] = {label: [] for label, _ in points}
+    tasks = list(itertools.product([label for label, _ in points], seeds))
+    mine = tasks[shard(args.shard, len(tasks))]
     for label, seed in mine:
         seeds_of[label].append(seed)
-    todo = [
-        dataclasses.replace(job, name=f"{label} {job.name}".strip())
-        for label, p in points
-        for job in system.plan(
-            p, seeds_of[label], store=store, device=args.device, dtype=args.dtype
-        )
-    ]
+    options = {"store": store, "device": args.device, "dtype": args.dtype}
+    todo = []
+    for label, p in points:
+        for job in system.plan(p, seeds_of[label], **options):
+            name = f"{label} {job.name}".strip()
+            todo.append(dataclasses.replace(job, name=name))
     if args.scheduler:
         failures = jobs.on_cluster(todo, args.scheduler, not args.quiet)
     else:

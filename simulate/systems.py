@@ -66,11 +66,11 @@ def tiny() -> dict[str, Mapping[str, Any]]:
     """Parameters of runs of a moment, of every kind of student: by system and, after a
     comma, what is particular about them.
     """
-    return {
-        ", ".join(filter(None, (name, particular))): values
-        for name, system in every().items()
-        for particular, values in system.tiny.items()
-    }
+    settings = {}
+    for name, system in every().items():
+        for particular, values in system.tiny.items():
+            settings[", ".join(filter(None, (name, particular)))] = values
+    return settings
 
 
 def student(name: str, **changes: Any) -> tuple[System, Any]:

@@ -47,28 +47,26 @@ def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
     """Table of the students' times beside the predicted ones, and what it says as a
     sentence.
     """
-    with warnings.catch_warnings(
-        action="ignore", category=scope.FarOff
-    ):  # the table says how far
+    # The table says how far off the theories are: no warning.
+    with warnings.catch_warnings(action="ignore", category=scope.FarOff):
         theories = [
             st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST)
         ]
     measured, *predicted = map(half_times, (runs, *theories))
-    errors = [f"{rms(x, measured):.1%}" for x in predicted]
+    flow, best = (f"{rms(x, measured):.1%}" for x in predicted)
     header = ("student", "measured", "by the paper's curve", "by our best theory")
-    rows = [
-        (str(seed), f"{t:.2f}", *(f"{x:.2f} ({x / t - 1:+z.1%})" for x in both))
-        for seed, t, *both in zip(runs.seed.values, measured, *predicted, strict=True)
-    ]
-    table = textwrap.indent(output.table(header, [*rows, ("rms", "", *errors)]), INDENT)
-    return (
-        "\n".join([QUESTION.format(epochs=p.d_g * p.N), table, BELOW]),
-        (
-            f"RESULT    Attention emerges at {measured.min():.2f} to"
-            f" {measured.max():.2f}: the paper's curve is off by {errors[0]}, our"
-            f" theory by {errors[1]}."
-        ),
+    rows = []
+    for seed, time, *both in zip(runs.seed.values, measured, *predicted, strict=True):
+        cells = [f"{x:.2f} ({x / time - 1:+z.1%})" for x in both]
+        rows.append((str(seed), f"{time:.2f}", *cells))
+    rows.append(("rms", "", flow, best))
+    table = textwrap.indent(output.table(header, rows), INDENT)
+    text = "\n".join([QUESTION.format(epochs=p.d_g * p.N), table, BELOW])
+    sentence = (
+        f"RESULT    Attention emerges at {measured.min():.2f} to {measured.max():.2f}:"
+        f" the paper's curve is off by {flow}, our theory by {best}."
     )
+    return text, sentence
 
 
 def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:

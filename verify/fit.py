@@ -130,10 +130,11 @@ class Fit:
 
     def as_dict(self) -> dict[str, Any]:
         """Dictionary for JSON."""
-        rows = {
-            str(name): {x: float(self.parameters[x].sel(parameter=name)) for x in FORM}
-            for name in self.parameters.parameter.values
-        }
+        rows = {}
+        for name in self.parameters.parameter.values:
+            row = self.parameters.sel(parameter=name)
+            rows[str(name)] = {x: float(row[x]) for x in FORM}
+        checks = [c.as_dict() for c in self.comparison.checks]
         return {
             "parameters": rows,
             "level": self.level,
@@ -142,7 +143,7 @@ class Fit:
             "undetermined": self.undetermined,
             "notes": self.notes,
             "correlation": self.correlation.values.tolist(),
-            "checks": [c.as_dict() for c in self.comparison.checks],
+            "checks": checks,
         }
 
     def draw(self) -> Any:
@@ -396,7 +397,7 @@ def _read(
             f"data: no variable in common with {flow.name}; that has"
             f" {', '.join(known)}, the data have {', '.join(map(str, data.data_vars))}"
         )
-    beside = [f"{n}_{x}" for n in names for x in ("std", "n") if f"{n}_{x}" in data]
+    beside = time_axes.companions(data, names, ("std", "n"))
     for name in names:
         if more := {*data[name].dims} - {clock, "seed"}:
             raise ParameterError(

@@ -5,6 +5,7 @@ half-way times; and orders that its theory states besides.
 
 import argparse
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -85,13 +86,13 @@ def rates(
         )
     order = None if order is None else number("order", order)
     rounding = number("rounding", rounding, Allowed(above=0, below=1))
-    falling = np.argsort(-h)
-    values = [
-        _values(*side, h) for side in (("theory", theory), ("measured", measured))
-    ]
-    return fitted(
-        h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding)
+    theories, measurements = (
+        _values("theory", theory, h),
+        _values("measured", measured, h),
     )
+    falling = np.argsort(-h)
+    pairs = [[theories[k], measurements[k]] for k in falling]
+    return fitted(h[falling], order, *_gaps(pairs, rounding))
 
 
 def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
@@ -117,7 +118,7 @@ def _gaps(
     """Differences over seeds and values, in units of each variable's largest value; and
     their rounding errors.
     """
-    every = [x for pair in pairs for x in pair]
+    curves = list(itertools.chain.from_iterable(pairs))
     for pair in pairs:
         one, other = ({*x.dims} - {"seed"} for x in pair)
         if not (one <= other or other <= one) or any(np.iscomplexobj(x) for x in pair):
@@ -125,26 +126,24 @@ def _gaps(
                 f"theory, measured: dimensions {shown(sorted(map(str, one)))} and "
                 f"{shown(sorted(map(str, other)))}: must be the same, and values real"
             )
-    times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {
-        "seed",
-        "variable",
-    }
+    indexed = [{*x.indexes} for x in curves]
+    times = {*curves[0].dims}.intersection(*indexed) - {"seed", "variable"}
     between = np.zeros(len(pairs))
     for time in times:
-        ends = [x[time].values[[0, -1]] for x in every]
-        at = np.unique(
-            pairs[0][1][time].clip(max(e[0] for e in ends), min(e[1] for e in ends))
-        )
-        between += [max(_between(x, time, at) for x in pair) for pair in pairs]
-        pairs = [[_at(x, time, at) for x in pair] for pair in pairs]
-    sizes = [[abs(x).max({*x.dims} - {"variable"}) for x in pair] for pair in pairs]
+        ends = [x[time].values[[0, -1]] for x in curves]
+        first, last = max(e[0] for e in ends), min(e[1] for e in ends)
+        at = np.unique(pairs[0][1][time].clip(first, last))
+        for k, pair in enumerate(pairs):
+            between[k] += max(_between(x, time, at) for x in pair)
+            pairs[k] = [_at(x, time, at) for x in pair]
+    sizes = [(_size(theory), _size(measured)) for theory, measured in pairs]
+    theories, measurements = zip(*sizes, strict=True)
     try:
         with xr.set_options(arithmetic_join="exact"):
-            unit, other = (
-                functools.reduce(np.maximum, of) for of in zip(*sizes, strict=True)
-            )
+            unit = functools.reduce(np.maximum, theories)
+            other = functools.reduce(np.maximum, measurements)
             unit = unit.where(unit > 0, other.where(other > 0, 1.0))
-            apart = [(b - a) / unit for a, b in pairs]
+            apart = [(measured - theory) / unit for theory, measured in pairs]
     except ValueError as error:
         raise ParameterError(
             f"theory, measured: {str(error).splitlines()[0]}"
@@ -159,7 +158,10 @@ def _gaps(
             "theory, measured: must be finite, at all times and of all seeds"
         )
     rows = [x.transpose("seed", ..., missing_dims="ignore").values for x in apart]
-    floors = [rounding * max(float((x / unit).max()) for x in pair) for pair in sizes]
+    floors = []
+    for pair in sizes:
+        largest = max(float((size / unit).max()) for size in pair)
+        floors.append(rounding * largest)
     if between[0] > np.sqrt((rows[0] ** 2).mean()):
         raise ParameterError(
             "theory, measured: too few times to interpolate between; give both at the"
@@ -168,11 +170,15 @@ def _gaps(
     return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors) + between
 
 
+def _size(x: xr.DataArray) -> xr.DataArray:
+    """Largest absolute value of each variable."""
+    return abs(x).max({*x.dims} - {"variable"})
+
+
 def _at(x: xr.DataArray, time: Any, at: np.ndarray) -> xr.DataArray:
     """A curve at times, between its own by cubic interpolation."""
-    return x.interp(
-        {time: at}, "cubic" if x[time].size > 3 and len(at) > 3 else "linear"
-    )
+    method = "cubic" if x[time].size > 3 and len(at) > 3 else "linear"
+    return x.interp({time: at}, method)
 
 
 def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
@@ -252,11 +258,10 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     while not np.isfinite(descent(end / STEPS[0]).to_array()).all():
         end /= 2
     long = flow.solve(p, until=end)[names]
-    levels = {
-        n: float(x[[0, -1]].mean())
-        for n, x in long.items()
-        if abs(float(x[-1] - x[0])) > float(x.max() - x.min()) / 2
-    }
+    levels = {}
+    for name, x in long.items():
+        if abs(float(x[-1] - x[0])) > float(x.max() - x.min()) / 2:
+            levels[name] = float(x[[0, -1]].mean())
     events = {
         f"half-way {x.name}": x - sp.Float(levels[x.name])
         for x in flow.state
@@ -267,17 +272,15 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
 
     def crossings(step: float) -> xr.Dataset:
         path = descent(step)
-        found = {
+        times = {
             f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()
         }
-        return xr.Dataset(found).fillna(
-            2 * end
-        )  # of one that never comes: off at every step
+        # Of one that never comes: off at every step.
+        return xr.Dataset(times).fillna(2 * end)
 
     def curve(step: float) -> xr.Dataset:
-        return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[
-            names
-        ]
+        times = step * np.arange(round(end / step) + 1)
+        return flow.solve(p, at=times, until=end)[names]
 
     for what, theory, measured in (
         ("curves", curve, descent),
@@ -299,8 +302,9 @@ def report(model: registry.Model) -> Report:
     systems = model.systems or [model]
     modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
     groups = [getattr(module, "GROUPS", None) or module.rates for module in modules]
-    flows = [with_notes(flow_rows)(system) for system in systems]
-    return Report(*together([*flows, *((gathered(m), []) for m in groups)]))
+    parts = [with_notes(flow_rows)(system) for system in systems]
+    parts += [(gathered(group), []) for group in groups]
+    return Report(*together(parts))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -312,19 +316,21 @@ def main(argv: list[str] | None = None) -> int:
     args = command_line.parser(
         "verify.rates", what, "json", "wide", "quiet", model="all"
     ).parse_args(argv)
-    every = [m for m in registry.TABLE.values() if m.beside or not m.family]
-    models, reports = [args.model] if args.model else every, []
+    models = [m for m in registry.TABLE.values() if m.beside or not m.family]
+    if args.model:
+        models = [args.model]
+    reports = []
     with progress.bar("verify.rates", show=not args.quiet):
         for model in progress.each(models, "models", lambda m: m.name):
             with plugins.skip_on_error(model):
                 reports.append(report(model))
-    found = merged(reports)
-    if not (found.checks or found.notes):
+    merged_report = merged(reports)
+    if not (merged_report.checks or merged_report.notes):
         raise ParameterError(
             f"verify.rates: {models[0].name} has no flow, and states no order"
         )
     args.model = args.model or argparse.Namespace(name="all")
-    return found.printed(args)
+    return merged_report.printed(args)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Figures for the plots of the slides, and for the results derived here."""
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,13 @@ def one_step(source: Source, left: Any, right: Any) -> None:
     )
 
 
+def _keys_of_mlp(d: int, width: int, outputs: int | None) -> Any:
+    """Number of keys that a trained MLP holds; outputs grow with them unless given."""
+    train = partial(memories.train_mlp, d=d, width=width, seed=0, outputs=outputs)
+    most = (4 if outputs else 1) * width * d
+    return memories.capacity(train, outputs or d // 2, most, 0.05)
+
+
 @plotting.panels(1, 2, height=3.4)
 def capacity(source: Source, left: Any, right: Any) -> Any:
     """Recall of Hebbian memories over N/d^2, and the number of keys that trained
@@ -90,12 +98,10 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     """
     for k, d in enumerate((32, 64, 128)):
         sizes = np.unique(np.geomspace(d / 2, min(d * d / 4, 4096), 9).astype(int))
-        measured = [
-            memories.recall(
-                superposition.Parameters(d=d, N=int(n), draws=max(4, 4096 // int(n)))
-            )["accuracy"]
-            for n in sizes
-        ]
+        measured = []
+        for n in map(int, sizes):
+            p = superposition.Parameters(d=d, N=n, draws=max(4, 4096 // n))
+            measured.append(memories.recall(p)["accuracy"])
         style = {"fmt": "o", "ms": 4, "color": f"C{k}"}
         plotting.means(left, sizes / d**2, measured, label=f"$d={d}$, Hebbian", **style)
         fine = np.geomspace(sizes[0], sizes[-1], 60)
@@ -116,39 +122,24 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
         xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03)
     )
     dims = (8, 16, 32) if source.scale == "small" else (8, 16, 32, 64, 128)
+    widths = [(d, a * d) for d, a in itertools.product((16, 32), (1, 2, 4, 8))]
+    if source.scale == "small":
+        widths = [(16, 16), (16, 32)]
     with one_thread():
-        linear = [
-            memories.capacity(
-                partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05
-            )
-            for d in dims
-        ]
-        widths = (
-            [(16, 16), (16, 32)]
-            if source.scale == "small"
-            else [(d, a * d) for d in (16, 32) for a in (1, 2, 4, 8)]
-        )
-        mlp, fixed = (
-            [
-                memories.capacity(
-                    partial(memories.train_mlp, d=d, width=w, seed=0, outputs=outputs),
-                    outputs or d // 2,
-                    (4 if outputs else 1) * w * d,
-                    0.05,
-                )
-                for d, w in widths
-            ]
-            for outputs in (None, 32)
-        )
+        linear = []
+        for d in dims:
+            train = partial(memories.train_linear, d=d, seed=0)
+            linear.append(memories.capacity(train, d, d * d // 2, 0.05))
+        mlp = [_keys_of_mlp(d, width, None) for d, width in widths]
+        fixed = [_keys_of_mlp(d, width, 32) for d, width in widths]
     n = np.geomspace(8, 2000, 50)
+    sizes_of_mlp = [d * width for d, width in widths]
     right.loglog(n, 1.3 * n * np.log(n), "C0-", lw=1, label=r"guide $1.3\,N\ln N$")
     right.loglog(linear, np.square(dims), "C0o", label="matrix, $d^2$")
     right.loglog(n, 0.35 * n * np.log(n), "C1--", lw=1, label=r"guide $0.35\,N\ln N$")
-    right.loglog(mlp, [d * w for d, w in widths], "C1s", label="MLP, $md$")
+    right.loglog(mlp, sizes_of_mlp, "C1s", label="MLP, $md$")
     right.loglog(n, 1.2 * n, "C2:", label=r"guide $1.2\,N$")
-    right.loglog(
-        fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$"
-    )
+    right.loglog(fixed, sizes_of_mlp, "C2^", label="MLP, 32 outputs, $md$")
     right.set(
         xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4)
     )

@@ -183,15 +183,12 @@ def steps(source: Source) -> Any:
     # The first position has no choice, and the last one's does not matter.
     inner = good.weights["W_1"][1:-1]
     scaled = np.pad(inner / np.abs(inner).max(1, keepdims=True), ((1, 1), (0, 0)))
+    token_block = good.weights["W_O"][p.K :, p.K : p.N]
+    remap_block = good.weights["W_2"][p.N :, : p.K].T
     panels = [
+        (token_block, "token", "output", "1. $W_O$, token block"),
         (
-            good.weights["W_O"][p.K :, p.K : p.N],
-            "token",
-            "output",
-            "1. $W_O$, token block",
-        ),
-        (
-            good.weights["W_2"][p.N :, : p.K].T,
+            remap_block,
             "remapped token of the key",
             "trigger at the end",
             "2. $W_2$, remap block",

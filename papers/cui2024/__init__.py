@@ -26,21 +26,15 @@ def thresholds(source: Source) -> str:
     omegas = [
         w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0
     ]
-    lines = {
-        k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas)
-        for k in ("global", "local")
-    }
-    rows = [
-        [
-            f"{w:g}",
-            *(
-                f"{getattr(lines[k][i], name):.4f}"
-                for name in ("alpha_c", "alpha_l")
-                for k in lines
-            ),
-        ]
-        for i, w in reversed(list(enumerate(omegas)))
-    ]
+    p = setting.p.replace(order=setting.theory_order)
+    by_global, by_local = (
+        line(p.replace(prox=prox), omegas) for prox in ("global", "local")
+    )
+    rows = []
+    for w, *both in zip(omegas, by_global, by_local, strict=True):
+        cells = [f"{point.alpha_c:.4f}" for point in both]
+        cells += [f"{point.alpha_l:.4f}" for point in both]
+        rows.append([f"{w:g}", *cells])
     header = (
         "omega",
         "alpha_c, global",
@@ -48,7 +42,7 @@ def thresholds(source: Source) -> str:
         "alpha_l, global",
         "alpha_l, local",
     )
-    return tabular(header, rows, "lllll")
+    return tabular(header, rows[::-1], "lllll")
 
 
 def generate(source: Source) -> str:

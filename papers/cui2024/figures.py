@@ -255,9 +255,9 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
     """
     seeds = range(s.adam_seeds)
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
-    informed = both(
-        source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds
-    )
+    p = s.p.replace(d=s.adam.d, n_test=s.adam.n_test)
+    both_starts = both(source, p, [s.adam.alpha], seeds)
+    informed = {kind: r.isel(alpha=0) for kind, r in both_starts.items()}
     left.plot(
         runs.m,
         runs.theta / s.adam.sigma**2,
@@ -269,22 +269,21 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
     )
     for kind, r in informed.items():
         left.plot(
-            r.m.isel(alpha=0),
-            r.theta.isel(alpha=0) / s.p.sigma**2,
+            r.m,
+            r.theta / s.p.sigma**2,
             "x",
             ms=3,
             color=COLOURS[kind],
             label=f"{kind} start",
         )
     left.set(xlabel=r"$|m|$", ylabel=r"$|\theta|/\sigma^2$")
-    every = [
-        1e3 * runs.train_loss,
-        *(1e3 * r.train_loss.isel(alpha=0) for r in informed.values()),
-    ]
-    bins = np.linspace(
-        min(float(v.min()) for v in every), max(float(v.max()) for v in every), 25
+    losses = [1e3 * r.train_loss for r in (runs, *informed.values())]
+    first, last = (
+        min(float(v.min()) for v in losses),
+        max(float(v.max()) for v in losses),
     )
-    for values, kind in zip(every, ("random", *STARTS), strict=True):
+    bins = np.linspace(first, last, 25)
+    for values, kind in zip(losses, ("random", *STARTS), strict=True):
         right.hist(
             values,
             bins,
@@ -325,6 +324,10 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
         p, seeds = s.limit, range(s.limit_seeds)
         options = {"device": source.device, "progress": source.progress}
         limit = check.overlaps(p, kind, name, seeds, options)
+        label = (
+            rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}:"
+            rf" {len(seeds)} seeds, with standard errors"
+        )
         plotting.means(
             axis,
             limit.alpha,
@@ -335,10 +338,7 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             mec="k",
             ecolor="k",
             capsize=2,
-            label=(
-                rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}:"
-                rf" {len(seeds)} seeds, with standard errors"
-            ),
+            label=label,
         )
         axis.set(
             xlabel=ALPHA,

@@ -170,18 +170,14 @@ def experiment_map(
 ) -> dict[str, xr.Dataset]:
     """Students of both starts over (omega, seed, alpha)."""
     seeds = range(s.map_seeds)
-    return {
-        k: (
-            xr.concat(
-                [
-                    students(source, p.replace(start=k, omega=w), alphas, seeds)
-                    for w in s.map_omegas
-                ],
-                "omega",
-            ).assign_coords(omega=list(s.map_omegas))
-        )
-        for k in STARTS
-    }
+    maps = {}
+    for k in STARTS:
+        rows = [
+            students(source, p.replace(start=k, omega=w), alphas, seeds)
+            for w in s.map_omegas
+        ]
+        maps[k] = xr.concat(rows, "omega").assign_coords(omega=list(s.map_omegas))
+    return maps
 
 
 def map_panel(axis: Any, data: xr.DataArray, title: str) -> None:
@@ -312,23 +308,17 @@ class Table:
     def write(self, source: Source, out: Path) -> Path:
         """Train, write; return the file."""
         path = out / f"{self.name}.txt"
-        many = [of(source, seed) for seed in range(SEEDS[source.scale])]
+        solved = [of(source, seed) for seed in range(SEEDS[source.scale])]
         rows = []
         for kind in KINDS:
-            values = {k: np.array([m[kind][k] for m in many]) for k in COLUMNS}
-            rows.append(
-                [
-                    kind,
-                    *(
-                        f"{v.mean():.5g} +- {v.std(ddof=1):.2g}"
-                        for v in values.values()
-                    ),
-                ]
-            )
+            cells = []
+            for name in COLUMNS:
+                values = np.array([solution[kind][name] for solution in solved])
+                cells.append(f"{values.mean():.5g} +- {values.std(ddof=1):.2g}")
+            rows.append([kind, *cells])
+        table = output.table(("solution", *COLUMNS.values()), rows)
         with output.atomic(path) as temporary:
-            temporary.write_text(
-                output.table(("solution", *COLUMNS.values()), rows) + "\n"
-            )
+            temporary.write_text(table + "\n")
         return path
 
 
@@ -359,33 +349,21 @@ def grid(cells: list[tuple[np.ndarray, np.ndarray, str]]) -> Any:
 
 def frozen(source: Source) -> Any:
     """Fig. 4."""
-    return grid(
-        [
-            (
-                result["attention"][k],
-                result["sequences"][k],
-                f"{kind}, sequence {k + 1}",
-            )
-            for kind, result in of(source).items()
-            for k in (0, 1)
-        ]
-    )
+    cells = []
+    for kind, result in of(source).items():
+        for k in (0, 1):
+            title = f"{kind}, sequence {k + 1}"
+            cells.append((result["attention"][k], result["sequences"][k], title))
+    return grid(cells)
 
 
 def unfrozen(kind: str, source: Source) -> Any:
     """Figs. 5 and 6."""
     result = of(source)[kind]
-    return grid(
-        [
-            (
-                result[name][k],
-                result["sequences"][k],
-                f"{kind}, {when}, sequence {k + 1}",
-            )
-            for k in (0, 1)
-            for when, name in (
-                ("frozen", "attention"),
-                ("unfrozen", "attention_unfrozen"),
-            )
-        ]
-    )
+    names = {"frozen": "attention", "unfrozen": "attention_unfrozen"}
+    cells = []
+    for k in (0, 1):
+        for when, name in names.items():
+            title = f"{kind}, {when}, sequence {k + 1}"
+            cells.append((result[name][k], result["sequences"][k], title))
+    return grid(cells)

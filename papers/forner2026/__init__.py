@@ -26,19 +26,17 @@ def numbers(source: Source) -> str:
     for table in ("table_1", "table_2"):
         p = students(source, table)[0]
         numbers_at = onset(p).numbers
-        rows.append(
-            (
-                table.replace("_", " "),
-                (
-                    f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta ="
-                    f" {p.eta:g}, n = {p.n_train}"
-                ),
-                f"{numbers_at['c_omega']:.8g}",
-                f"{numbers_at['T_alpha']:.5g}",
-                f"{numbers_at['alpha_half']:.8g}",
-                f"{st.initial_variance(p):.4f}",
-            )
+        sizes = (
+            f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta ="
+            f" {p.eta:g}, n = {p.n_train}"
         )
+        cells = [
+            f"{numbers_at['c_omega']:.8g}",
+            f"{numbers_at['T_alpha']:.5g}",
+            f"{numbers_at['alpha_half']:.8g}",
+            f"{st.initial_variance(p):.4f}",
+        ]
+        rows.append((table.replace("_", " "), sizes, *cells))
     header = (
         "setting",
         "sizes",
@@ -55,18 +53,14 @@ def generate(source: Source) -> str:
     p, runs = students(source, "table_1")
     compared = trajectories.against(p, runs)
     spoken = r"\par ".join(write_up.escape(n) for n in compared.notes if n)
-    return document.fill(
-        HERE,
-        document.makers(HERE, FIGURES, st.sections)
-        | {
-            "numbers": lambda _: numbers(source),
-            "flow": lambda _: (
-                f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}"
-            ),
-            "comparison": lambda _: f"{check_table(compared.checks)}\n{spoken}",
-            "gradients": lambda _: check_table(gradients.checks()),
-        },
-    )
+    makers = document.makers(HERE, FIGURES, st.sections)
+    makers |= {
+        "numbers": lambda _: numbers(source),
+        "flow": lambda _: document.flow(st.flow()),
+        "comparison": lambda _: f"{check_table(compared.checks)}\n{spoken}",
+        "gradients": lambda _: check_table(gradients.checks()),
+    }
+    return document.fill(HERE, makers)
 
 
 def write_all(source: Source, out: Path) -> list[Path]:

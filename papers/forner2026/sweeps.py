@@ -183,14 +183,13 @@ def found(source: Source) -> dict[str, list[dict[str, Any]]]:
     if source.scale != "shipped":
         return sweep(source)
     source.used(SMALL, SEEDS)
+
+    def arrays(row: dict[str, Any]) -> dict[str, Any]:
+        return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
+
     with output.intact(STORED):
-        return {
-            name: [
-                {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
-                for row in rows
-            ]
-            for name, rows in json.loads(STORED.read_text()).items()
-        }
+        results = json.loads(STORED.read_text())
+        return {name: [*map(arrays, rows)] for name, rows in results.items()}
 
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:

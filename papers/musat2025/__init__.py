@@ -24,34 +24,28 @@ def numbers() -> str:
     """LaTeX table of emergence times over N."""
     rows = []
     for N in SIZES:
-        times = emergence.times(N)
-        rows.append(
-            (
-                f"{N}",
-                *(f"{v:.10g}" if v < float("inf") else "never" for v in times.values()),
-            )
-        )
-    return document.tabular(
-        ("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr"
-    )
+        times = emergence.times(N).values()
+        cells = [f"{v:.10g}" if v < float("inf") else "never" for v in times]
+        rows.append((f"{N}", *cells))
+    header = ("N", "T_gamma", "T_beta", "T_alpha", "T_drop")
+    return document.tabular(header, rows, "rrrrr")
 
 
 def generate() -> str:
     """Whole document."""
-    return document.fill(
-        HERE,
-        document.makers(HERE, FIGURES, ih.sections)
-        | {
-            "numbers": lambda _: numbers(),
-            "flow": lambda _: (
-                f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}"
-            ),
-            "gradients": lambda _: document.check_table(gradients.checks()),
-            "laws": lambda _: document.check_table(
-                [*flow_laws.constants(), *flow_laws.exponents()[0]]
-            ),
-        },
-    )
+
+    def laws(_: str) -> str:
+        checks, _notes = flow_laws.exponents()
+        return document.check_table([*flow_laws.constants(), *checks])
+
+    makers = document.makers(HERE, FIGURES, ih.sections)
+    makers |= {
+        "numbers": lambda _: numbers(),
+        "flow": lambda _: document.flow(ih.flow()),
+        "gradients": lambda _: document.check_table(gradients.checks()),
+        "laws": laws,
+    }
+    return document.fill(HERE, makers)
 
 
 def write_all(source: Source, out: Path) -> list[Path]:

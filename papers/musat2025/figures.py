@@ -221,28 +221,19 @@ def uniform(source: Source, left: Any, right: Any) -> None:
     sizes = np.array(UNIFORM_SIZES)
     averaged = [dynamics.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
-    for k, (name, label) in enumerate(
-        {
-            "T_alpha": r"T_\alpha",
-            "T_beta": r"T_\beta",
-            "T_drop": r"T_\mathrm{drop}",
-        }.items()
-    ):
-        left.semilogx(
-            sizes,
-            [x[name] / N**2 for x, N in zip(alone, sizes, strict=True)],
-            "--",
-            color=f"C{k}",
-            label=f"${label} / N^2$, $q = N$",
-        )
-        left.semilogx(
-            sizes,
-            [x[name] * np.log(N) / N**2 for x, N in zip(averaged, sizes, strict=True)],
-            "o-",
-            ms=4,
-            color=f"C{k}",
-            label=f"${label} \\ln N / N^2$, uniform $q$",
-        )
+    letters = {
+        "T_alpha": r"T_\alpha",
+        "T_beta": r"T_\beta",
+        "T_drop": r"T_\mathrm{drop}",
+    }
+    for k, (name, letter) in enumerate(letters.items()):
+        last = np.array([x[name] for x in alone]) / sizes**2
+        label = f"${letter} / N^2$, $q = N$"
+        left.semilogx(sizes, last, "--", color=f"C{k}", label=label)
+        uniform_times = np.array([x[name] for x in averaged])
+        scaled = uniform_times * np.log(sizes) / sizes**2
+        label = f"${letter} \\ln N / N^2$, uniform $q$"
+        left.semilogx(sizes, scaled, "o-", ms=4, color=f"C{k}", label=label)
     left.set(
         xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2)
     )
@@ -279,16 +270,13 @@ def all_weights(source: Source) -> Any:
 
 
 def _structure_figures() -> list[Figure]:
-    numbers = iter(range(6, 15))
-    return [
-        Figure(
-            str(next(numbers)),
-            f"Weights after {step} steps, D = 16, N = {N}.",
-            partial(weights, N=N, step=step),
-        )
-        for N, shown in pictures.STRUCTURE.items()
-        for step in shown
-    ]
+    figures: list[Figure] = []
+    for N, steps in pictures.STRUCTURE.items():
+        for step in steps:
+            caption = f"Weights after {step} steps, D = 16, N = {N}."
+            draw = partial(weights, N=N, step=step)
+            figures.append(Figure(str(6 + len(figures)), caption, draw))
+    return figures
 
 
 FIGURES = {

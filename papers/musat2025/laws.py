@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
 from simulate.induction_heads import train
-from theory.induction_heads import symbols
+from theory.induction_heads import Parameters, symbols
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import gaussian as law_of_gaussian
 from theory.induction_heads.all_weights import law
@@ -35,8 +36,10 @@ SHOWN = {
 
 def columns(rows: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
     """Emergence times by name, over sizes."""
-    made = list(rows)
-    return {name: np.array([row[name] for row in made]) for name in LETTERS}
+    rows, values = list(rows), {}
+    for name in LETTERS:
+        values[name] = np.array([row[name] for row in rows])
+    return values
 
 
 def scaled(time: Any, N: Any) -> Any:
@@ -52,32 +55,28 @@ def all_weights_law(_: Source, axes: Any) -> None:
     x = np.array(SIZES, float)
     large = np.array(LAW_SIZES, float)
     fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between sizes
-    found = {query: columns(times.times(N, query) for N in SIZES) for query in LABELS}
+    exact = {}
+    for query in LABELS:
+        exact[query] = columns(times.times(N, query) for N in SIZES)
     left, right = axes[1]
     for axis, (query, label), marker in zip(axes[0], LABELS.items(), "os", strict=True):
-        far, here = (
-            columns(law.predicted(N, query) for N in sizes)
-            for sizes in (LAW_SIZES, SIZES)
-        )
+        by_law = columns(law.predicted(N, query) for N in SIZES)
+        law_at_large = columns(law.predicted(N, query) for N in LAW_SIZES)
         hollow = "none" if query == "uniform" else None
         for c, (name, letter) in enumerate(LETTERS.items()):
-            colour, measured = f"C{c}", found[query][name]
+            colour, measured = f"C{c}", exact[query][name]
             words = f"${letter}$, all weights"
             axis.semilogx(x, scaled(measured, x), "o", ms=4, color=colour, label=words)
-            law_curve = PchipInterpolator(np.log(large), scaled(far[name], large))(
-                np.log(fine)
-            )
+            in_units = scaled(law_at_large[name], large)
+            law_curve = PchipInterpolator(np.log(large), in_units)(np.log(fine))
             axis.semilogx(fine, law_curve, "-", lw=1, color=colour)
             style = {"ms": 4, "lw": 0.8, "color": colour, "mfc": hollow}
-            error = abs(here[name] / measured - 1)
+            error = abs(by_law[name] / measured - 1)
             left.loglog(x, error, f"{marker}-", label=f"${letter}$, {label}", **style)
         axis.plot([], [], "k-", lw=1, label="law, nothing fitted")
-        alone = scaled(
-            np.array([flow_laws.times(N, query)["T_drop"] for N in SIZES]), x
-        )
-        axis.semilogx(
-            x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers"
-        )
+        drops = np.array([flow_laws.times(N, query)["T_drop"] for N in SIZES])
+        words = r"$T_\mathrm{drop}$, three numbers"
+        axis.semilogx(x, scaled(drops, x), "--", color="0.5", lw=1, label=words)
         limit = 4.0 if query == "last" else 4 * float(law.uniform_integral().evalf())
         words = rf"limit {limit:.4g} of $T_\mathrm{{drop}}$"
         axis.axhline(limit, color="C2", lw=0.8, ls=":", label=words)
@@ -93,7 +92,7 @@ def all_weights_law(_: Source, axes: Any) -> None:
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    drop = found["last"]["T_drop"][SIZES.index(PATH_SIZE)]
+    drop = exact["last"]["T_drop"][SIZES.index(PATH_SIZE)]
     curve = times.curve(PATH_SIZE, "last")
     curve = curve.sel(t=curve.t < drop)
     for c, (name, letter) in enumerate(SHOWN.items()):
@@ -171,21 +170,22 @@ def over_sizes(axis: Any) -> None:
 def over_dimensions(axis: Any, source: Source) -> None:
     """Number of steps to the drop relative to orthonormal inner products."""
     dimensions = gaussian.DIMENSIONS
-    steps = [  # first, as it may require training
-        gaussian.drops(
-            D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS)
-        )
-        for D in dimensions
-    ]
+
+    def trained(p: Parameters) -> xr.Dataset:
+        return source.train(train, p, gaussian.SEEDS)
+
+    # First, as it may require training.
+    steps = [gaussian.drops(D, gaussian.SIZE, trained) for D in dimensions]
     limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
     axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
     for c, batch in enumerate((*gaussian.BATCHES, None)):
         seen = [k for k, x in enumerate(steps) if batch in x]
-        over = [steps[k][batch] / limit[k] for k in seen]
+        ratios = [steps[k][batch] / limit[k] for k in seen]
+        beside_each_other = np.array(dimensions)[seen] * (1 + 0.04 * (c - 1))
         plotting.means(
             axis,
-            np.array(dimensions)[seen] * (1 + 0.04 * (c - 1)),
-            over,
+            beside_each_other,
+            ratios,
             fmt="^vo"[c],
             ms=4,
             color=f"C{c}",

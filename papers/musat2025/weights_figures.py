@@ -106,17 +106,12 @@ def interpretation(source: Source) -> Any:
     runs = standard_runs(source, 1).isel(seed=0)
     p = STANDARD[source.scale]
     figure, axes = plotting.figure(1, 3, height=3.6)
-    written = (
-        "",
-        "V_1",
-        "V_2",
-        "V_2 V_1",
-    )  # written by no layer, the first, the second, both
-    marks = {
-        f"${by}\\,{of}$": size
-        for by in written
-        for of, size in (("e", p.vocabulary), ("p", p.block))
-    }
+    # Written by no layer, the first, the second, both.
+    written = ("", "V_1", "V_2", "V_2 V_1")
+    marks = {}
+    for by in written:
+        marks[f"${by}\\,e$"] = p.vocabulary
+        marks[f"${by}\\,p$"] = p.block
     meaning = {
         "scores_1": "$e$: embedding of a token, $p$: position",
         "scores_2": "$V_i$: as written by layer $i$",

@@ -220,13 +220,12 @@ class Discovered:
             )
             seeds, times = {"seed": data.seed}, data.t.values
             arrays = {k: data[k].transpose("seed", "t", ...).values for k in shapes}
-            runs = [
-                [
-                    {k: x[a, b] for k, x in arrays.items()}
-                    for b in range(data.sizes["t"])
-                ]
-                for a in range(data.sizes["seed"])
-            ]
+            runs = []
+            for a in range(data.sizes["seed"]):
+                run = []
+                for b in range(data.sizes["t"]):
+                    run.append({k: x[a, b] for k, x in arrays.items()})
+                runs.append(run)
         else:
             require(len(checkpoints), "checkpoints: there are none")
             several = isinstance(checkpoints[0], list | tuple)
@@ -234,9 +233,10 @@ class Discovered:
         many = {len(run) for run in runs}
         t = np.arange(max(many)) if times is None else np.asarray(times)
         require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
-        weights = np.array(
-            [[self.flat(c, n) for n, c in enumerate(run)] for run in runs]
-        )
+        flat = []
+        for run in runs:
+            flat.append([self.flat(c, n) for n, c in enumerate(run)])
+        weights = np.array(flat)
         s, dims = self.subspace, ("seed", "t")
         values = s.coordinates(weights)
         theta = xr.DataArray(weights - self.loss.start, dims=(*dims, "weight"))
@@ -245,20 +245,19 @@ class Discovered:
             "outside": (outside, theta),
             "update_outside": (outside - outside.shift(t=1), theta - theta.shift(t=1)),
         }
-        made = xr.Dataset(
-            {
-                k: (part**2).sum("weight") / (move**2).sum("weight")
-                for k, (part, move) in moves.items()
-            },
-            {"t": t.astype(float), **seeds},
-            {"kind": "students", "inputs": self.scope},
-        )
-        made["loss"] = dims, np.apply_along_axis(self.loss, -1, weights)
-        made["by_chance"] = 1 - len(s.forms) / self.loss.size
+        shares = {
+            k: (part**2).sum("weight") / (move**2).sum("weight")
+            for k, (part, move) in moves.items()
+        }
+        coords = {"t": t.astype(float), **seeds}
+        attributes = {"kind": "students", "inputs": self.scope}
+        projected = xr.Dataset(shares, coords, attributes)
+        projected["loss"] = dims, np.apply_along_axis(self.loss, -1, weights)
+        projected["by_chance"] = 1 - len(s.forms) / self.loss.size
         named = zip(self.flow.state, self.order_parameters, strict=True)
         for k, (x, meaning) in enumerate(named):
-            made[x.name] = dims, values[..., k], {"meaning": meaning}
-        return made if several else made.isel(seed=0)
+            projected[x.name] = dims, values[..., k], {"meaning": meaning}
+        return projected if several else projected.isel(seed=0)
 
     def flat(self, checkpoint: Any, number: int) -> np.ndarray:
         """All weights of a checkpoint in one vector."""
@@ -282,15 +281,15 @@ class Discovered:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         s = self.subspace
-        begun = zip(self.order_parameters, self.flow.initial.items(), strict=True)
+        initial = zip(self.order_parameters, self.flow.initial.items(), strict=True)
+        order_parameters = [
+            {"name": x.name, "meaning": text, "start": float(v)}
+            for text, (x, v) in initial
+        ]
+        classes = [{"entries": n, "where": text} for text, n in self.classes.items()]
         return {
-            "order_parameters": [
-                {"name": x.name, "meaning": text, "start": float(v)}
-                for text, (x, v) in begun
-            ],
-            "classes": [
-                {"entries": n, "where": text} for text, n in self.classes.items()
-            ],
+            "order_parameters": order_parameters,
+            "classes": classes,
             "conserved": self.conserved,
             "never_move": self.still,
             "frozen": self.loss.frozen,
@@ -310,25 +309,22 @@ class Discovered:
         many = len(meanings)
         classes = self.classes | ({"never move": self.still} if self.still else {})
         lines = [
-            (
-                f"{many} order parameter{'s' * (many != 1)} for {size:,} weights"
-                f"{': everything' * (many == size)}, {self.scope}"
-            ),
+            f"{many} order parameter{'s' * (many != 1)} for {size:,} weights"
+            f"{': everything' * (many == size)}, {self.scope}",
             f"residuals: {s.gap}; classes: {s.class_gap}",
             f"{check['check']}: {self.deviation:.1e} (at most {AGREE:g})",
-            "",
-            *(f"{x} = {text}" for x, text in meanings.items()),
-            "",
-            "entries  class (entries that move alike)",
-            *(f"{n:7d}  {text}" for text, n in classes.items()),
         ]
+        lines += ["", *(f"{x} = {text}" for x, text in meanings.items())]
+        lines += ["", "entries  class (entries that move alike)"]
+        lines += [f"{n:7d}  {text}" for text, n in classes.items()]
         if self.loss.frozen:
             lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
             lines += ["", "conserved:", *(f"  {text}" for text in self.conserved)]
-        return "\n".join(
-            part for line in lines for part in output.wrapped(line, output.WIDTH)
-        )
+        wrapped = []
+        for line in lines:
+            wrapped += output.wrapped(line, output.WIDTH)
+        return "\n".join(wrapped)
 
 
 @alone

@@ -121,9 +121,8 @@ def part(
 
 def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
     """For every class, its entries of every weight, from the classes of all entries."""
-    named: list[list[Part]] = [
-        [] for _ in range(1 + max(x.max() for x in labels.values()))
-    ]
+    classes = 1 + max(x.max() for x in labels.values())
+    named: list[list[Part]] = [[] for _ in range(classes)]
     for weight, x in labels.items():
         numbers = {weight: x}
         if weight.endswith("in_proj_weight"):  # of torch.nn.MultiheadAttention
@@ -145,11 +144,11 @@ def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
 def order(row: Any, classes: Sequence[Sequence[Part]]) -> str:
     """A combination of means over classes in words."""
     terms = [(x, classes[c]) for c, x in enumerate(row) if x != 0]
-    every = [p for _, of in terms for p in of]
-    longest = max((p.conditions for p in every), key=len, default=())
+    all_parts = [*itertools.chain.from_iterable(of for _, of in terms)]
+    longest = max((p.conditions for p in all_parts), key=len, default=())
     # conditions stand behind all terms where they are those of one of them
-    behind = all({*p.conditions} <= {*longest} for p in every)
-    behind = behind and len({p.pattern for p in every}) == len(every)
+    behind = all({*p.conditions} <= {*longest} for p in all_parts)
+    behind = behind and len({p.pattern for p in all_parts}) == len(all_parts)
     words = ""
     for x, of in terms[:TERMS]:
         size = str(abs(x)) if isinstance(x, Fraction) else f"{abs(x):.4g}"

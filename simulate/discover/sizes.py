@@ -152,11 +152,10 @@ def scaling(make: Make, size: str, at: Sequence[int], **others: Any) -> Counts:
         )
 
     everywhere = set[str].intersection(*({*f.classes} for f in found.values()))
-    return Counts(
-        size,
-        found,
-        polynomial("order parameters", lambda f: len(f.order_parameters)),
-        polynomial("weights", lambda f: f.loss.size),
-        {k: polynomial(k, lambda f: f.classes[k]) for k in sorted(everywhere)},  # noqa: B023
-        [*found][max(degrees) + 1 :],
-    )
+    order_parameters = polynomial("order parameters", lambda f: len(f.order_parameters))
+    weights = polynomial("weights", lambda f: f.loss.size)
+    classes = {}
+    for name in sorted(everywhere):
+        classes[name] = polynomial(name, lambda f: f.classes[name])  # noqa: B023
+    unused = [*found][max(degrees) + 1 :]
+    return Counts(size, found, order_parameters, weights, classes, unused)

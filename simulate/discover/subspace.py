@@ -158,11 +158,11 @@ class Subspace:
     def jacobian(self, values: Array) -> Array:
         """Derivatives of the rates by the order parameters."""
         if not self.loss.twice:
-            ends = [
-                [self.rates(values + x) for x in (e, -e)]
-                for e in STEP * np.eye(len(values))
-            ]
-            return np.stack([a - b for a, b in ends], 1) / (2 * STEP)
+            differences = []
+            for step in STEP * np.eye(len(values)):
+                above, below = self.rates(values + step), self.rates(values - step)
+                differences.append(above - below)
+            return np.stack(differences, 1) / (2 * STEP)
         rows = self.loss.curvature(
             self.weights(values), (self.rows / self.counts)[:, self.labels]
         )

@@ -335,16 +335,19 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> plan.Syst
         )
         require(slope is not None, say)
     size = sum(x[0].size for x in values.values())
+    dimensions = {}
+    for k, x in values.items():
+        dimensions[k] = tuple(f"{k}_{n}" for n in range(x.ndim - 1))
+
+    def memory(p: Any, itemsize: int) -> float:
+        return share * loss.bytes + 64 * loss.size + plan.records(p, size)
+
     return replace(
         SYSTEM,
         name=f"ensemble.{loss.name}",
         make=make,
-        memory=lambda p, itemsize: (
-            share * loss.bytes + 64 * loss.size + plan.records(p, size)
-        ),
-        dimensions={
-            k: tuple(f"{k}_{n}" for n in range(x.ndim - 1)) for k, x in values.items()
-        },
+        memory=memory,
+        dimensions=dimensions,
         identity=lambda p: {"computation": computed},
     )
 

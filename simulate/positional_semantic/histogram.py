@@ -150,16 +150,15 @@ class Learner(Member):
 
     def _optimize(self) -> None:
         """Create the optimisers of this phase."""
-        self.optimizers: dict[str, torch.optim.Optimizer] = {
-            kind: (
-                torch.optim.SGD(model.parameters(), lr=self.p.eta)
-                if self.frozen
-                else torch.optim.Adam(
-                    model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        for kind, model in self.models.items():
+            weights, eta = model.parameters(), self.p.eta
+            if self.frozen:
+                self.optimizers[kind] = torch.optim.SGD(weights, lr=eta)
+            else:
+                self.optimizers[kind] = torch.optim.Adam(
+                    weights, lr=eta, betas=(0.9, 0.98), eps=1e-9
                 )
-            )
-            for kind, model in self.models.items()
-        }
 
     def step(self, number: int) -> None:
         """One epoch of both students;
@@ -199,23 +198,23 @@ class Learner(Member):
         """Weights of both, now and at unfreezing, optimiser states, and states of the
         random streams.
         """
-        return {
-            kind: {
+        states = {}
+        for kind, model in self.models.items():
+            states[kind] = {
                 "student": model.state_dict(),
                 "frozen": self.frozen.get(kind, {}),
                 "order": self.orders[kind].get_state(),
                 "optimizer": self.optimizers[kind].state_dict(),
             }
-            for kind, model in self.models.items()
-        }
+        return states
 
     def load(self, state: State) -> None:
         """Restore a state."""
-        self.frozen = {
-            kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()}
-            for kind in KINDS
-            if state[kind]["frozen"]
-        }
+        self.frozen = {}
+        for kind in KINDS:
+            if weights := state[kind]["frozen"]:
+                on_device = {name: w.to(self.device) for name, w in weights.items()}
+                self.frozen[kind] = on_device
         self._optimize()
         for kind, model in self.models.items():
             model.load_state_dict(state[kind]["student"])
@@ -225,14 +224,11 @@ class Learner(Member):
     def finish(self) -> dict[str, Any]:
         """Quantities in `MEANING` for both solutions."""
         rows = {kind: self._compare(kind) for kind in KINDS}
-        measured = {
-            name: (
-                ("kind", *AXES[np.ndim(rows[KINDS[0]][name])]),
-                np.stack([rows[kind][name] for kind in KINDS]),
-                {"long_name": text},
-            )
-            for name, text in MEANING.items()
-        }
+        measured = {}
+        for name, text in MEANING.items():
+            values = np.stack([rows[kind][name] for kind in KINDS])
+            dims = ("kind", *AXES[values.ndim - 1])
+            measured[name] = dims, values, {"long_name": text}
         return {
             "kind": list(KINDS),
             "sequences": (("sequence", "query"), self.test[:2].cpu().numpy()),
@@ -245,21 +241,21 @@ class Learner(Member):
         after = snapshot(model)
         for weights, name in ((frozen, ""), (after, "_unfrozen")):
             model.load_state_dict(weights)
+            attention = model.attention(self.test[:2]).detach()
             row |= {
                 f"accuracy{name}": accuracy(model, self.test),
                 f"dependence{name}": dependence(model, self.test),
-                f"attention{name}": (
-                    model.attention(self.test[:2]).detach().cpu().numpy()
-                ),
+                f"attention{name}": attention.cpu().numpy(),
             }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
-        changed = [
-            {k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)
-        ]
+
+        def formerly_zero(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {k: weights[k] * z for k, z in zero.items()}
+
         return row | {
             "frozen_to_unfrozen": distance(frozen, after),
             "start_to_frozen": distance(self.start[kind], frozen),
-            "formerly_zero": distance(*changed),
+            "formerly_zero": distance(formerly_zero(frozen), formerly_zero(after)),
         }
 
 
@@ -311,7 +307,8 @@ def solutions(
     Trained once, then read from the store.
     """
     runs = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
-    return {
-        kind: {str(name): v.values for name, v in runs.sel(kind=kind).data_vars.items()}
-        for kind in KINDS
-    }
+    values = {}
+    for kind in KINDS:
+        of_kind = runs.sel(kind=kind).data_vars
+        values[kind] = {str(name): v.values for name, v in of_kind.items()}
+    return values

@@ -45,10 +45,13 @@ def measure(
 ) -> dict[str, float]:
     """Overlaps and losses of one run; ``weights`` without the run axis."""
     Q = weights["Q"].double().cpu().numpy()
+    q = p.sigma**2 * (Q**2).sum() / p.d
+    m = np.linalg.norm(Q.sum(0)) / p.d
+    theta = p.sigma**2 * np.linalg.norm(teacher @ Q) / p.d
     return {
-        "q": p.sigma**2 * (Q**2).sum() / p.d,
-        "m": np.linalg.norm(Q.sum(0)) / p.d,
-        "theta": p.sigma**2 * np.linalg.norm(teacher @ Q) / p.d,
+        "q": q,
+        "m": m,
+        "theta": theta,
         "train_loss": objective / p.d,
         "gradient": gradient / np.sqrt(p.d),
     }
@@ -124,10 +127,10 @@ class Learner(learner.Learner):
             initial_weights(p, teacher, task.streams(seed)["initialisation"])
             for seed, teacher in zip(seeds, self.teachers, strict=True)
         ]
-        self.weights = {
-            k: torch.stack([torch.as_tensor(s[k]) for s in starts]).to(device, dtype)
-            for k in starts[0]
-        }
+        self.weights = {}
+        for k in starts[0]:
+            stacked = torch.stack([torch.as_tensor(start[k]) for start in starts])
+            self.weights[k] = stacked.to(device, dtype)
         self.adam = (
             torch.optim.Adam(list(self.weights.values()), lr=p.eta)
             if p.optimizer == "adam"
@@ -154,16 +157,17 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights, now and averaged over the last steps, and optimiser state."""
-        state = {
-            "step": self.done,
-            "weights": {n: w[b].clone() for n, w in self.weights.items()},
-            "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail],
-        }
+        weights = {n: w[b].clone() for n, w in self.weights.items()}
+        tail = []
+        for earlier in self.tail:
+            tail.append({n: w[b] for n, w in earlier.items()})
+        state: learner.State = {"step": self.done, "weights": weights, "tail": tail}
         if self.adam is not None:
-            state["adam"] = [
-                {n: v[b].clone() for n, v in self.adam.state[w].items() if v.ndim}
-                for w in self.weights.values()
-            ]
+            state["adam"] = []
+            for w in self.weights.values():
+                moments = self.adam.state[w].items()
+                of_run = {n: v[b].clone() for n, v in moments if v.ndim}
+                state["adam"].append(of_run)
         return state
 
     def load(self, states: Sequence[learner.State]) -> None:
@@ -171,56 +175,41 @@ class Learner(learner.Learner):
         self.done = states[0]["step"]
         for name, value in self.weights.items():
             value.copy_(torch.stack([s["weights"][name] for s in states]))
-        self.tail = [
-            {
-                name: torch.stack([s["tail"][k][name] for s in states]).to(value)
-                for name, value in self.weights.items()
-            }
-            for k in range(len(states[0]["tail"]))
-        ]
+        self.tail = []
+        for earlier in zip(*(s["tail"] for s in states), strict=True):
+            weights = {}
+            for name, value in self.weights.items():
+                weights[name] = torch.stack([run[name] for run in earlier]).to(value)
+            self.tail.append(weights)
         if self.adam is not None:
             for j, value in enumerate(self.weights.values()):
-                moments = {
-                    n: torch.stack([s["adam"][j][n] for s in states]).to(value)
-                    for n in states[0]["adam"][j]
-                }
-                self.adam.state[value] = {
-                    "step": torch.tensor(float(self.done)),
-                    **moments,
-                }
+                moments = {"step": torch.tensor(float(self.done))}
+                for n in states[0]["adam"][j]:
+                    of_runs = torch.stack([s["adam"][j][n] for s in states])
+                    moments[n] = of_runs.to(value)
+                self.adam.state[value] = moments
 
     def finish(self, b: int) -> dict[str, Any]:
         """Overlaps and losses, either of the weights after L-BFGS or averaged over the
         last steps; each run separately. The weights are left in ``ended``.
         """
-        p, teacher, whole = self.p, self.teachers[b], self.problem
-        parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
+        p, teacher, stack = self.p, self.teachers[b], self.problem
+        parts = stack.tokens, stack.target, stack.tt, stack.ts, stack.ss, stack.labels
         data = task.Data(*(v[b] for v in parts))
         exact = Problem([data.to(torch.float64) if p.polish else data], p.lam, p.heads)
         last = [] if p.polish else self.tail
-        states = [
-            {name: w[b : b + 1] for name, w in s.items()}
-            for s in last or [self.weights]
-        ]
-        if p.polish:
-            states = [
-                polish(exact, {name: w.double() for name, w in states[0].items()})
-            ]
         rows = []
-        for state in states:
+        for weights in last or [self.weights]:
+            state = {name: w[b : b + 1] for name, w in weights.items()}
+            if p.polish:
+                state = polish(exact, {name: w.double() for name, w in state.items()})
             value, gradient = exact.gradient(state)
             size = float(sum(float(g.square().sum()) for g in gradient.values())) ** 0.5
-            rows.append(
-                measure(
-                    p,
-                    {name: w[0] for name, w in state.items()},
-                    teacher,
-                    float(value),
-                    size,
-                )
-            )
-        means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
-        self.ended = {name: w[0] for name, w in states[-1].items()}
+            self.ended = {name: w[0] for name, w in state.items()}
+            rows.append(measure(p, self.ended, teacher, float(value), size))
+        means = {}
+        for name in rows[0]:
+            means[name] = float(np.mean([row[name] for row in rows]))
         rng = task.streams(self.seeds[b])["test"]
         means["test_mse_half"] = test_error(p, self.ended, teacher, rng)
         return {

@@ -84,7 +84,7 @@ class Learner(Module):
         )
         gap = test.target.numpy() - W
         error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()
-        entries = {f"W_{a + 1}{b + 1}": float(W[a, b]) for a in (0, 1) for b in (0, 1)}
+        entries = {f"W_{a + 1}{b + 1}": float(w) for (a, b), w in np.ndenumerate(W)}
         return {**entries, "half_test": float(error / 2)}
 
     def finish(self) -> dict[str, Any]:

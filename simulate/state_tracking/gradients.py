@@ -189,34 +189,33 @@ class Plain:
             for actions, states in slices:
                 (student.loss(actions, states) * (len(actions) / rows)).backward()
         for name, stacked in students.named_parameters():
-            stacked.grad = torch.stack(
-                [
-                    torch.zeros_like(w) if w.grad is None else w.grad
-                    for w in (member.get_parameter(name) for member in students.members)
-                ]
-            )
+            slopes = []
+            for member in students.members:
+                w = member.get_parameter(name)
+                slopes.append(torch.zeros_like(w) if w.grad is None else w.grad)
+            stacked.grad = torch.stack(slopes)
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
         """As `Grouped.statistics`, with the attention averaged over the data."""
+
+        def four_powers(x: Tensor) -> Tensor:
+            return torch.stack([x.pow(k).sum() for k in range(1, 5)])
+
         losses, powers, attentions = [], [], []
         for b, student in enumerate(students.members):
             loss, sums, attention = (torch.zeros(()) for _ in range(3))
             for actions, states in self._slices(b):
                 pi = student.attention(actions, states[:, :-1])
                 target = states[:, 1:].flatten()
-                logits = (
-                    student.logic(student.retrieve(pi, actions), states[:, :-1])
-                    .flatten(0, 1)
-                    .double()
-                )
+                retrieved = student.retrieve(pi, actions)
+                logits = student.logic(retrieved, states[:, :-1])
+                logits = logits.flatten(0, 1).double()
                 loss = loss + torch.nn.functional.cross_entropy(
                     logits, target, reduction="sum"
                 )
-                kinds = (logits.gather(1, target[:, None]), logits)
-                sums = sums + torch.stack(
-                    [torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds]
-                )
+                right = logits.gather(1, target[:, None])
+                sums = sums + torch.stack([four_powers(right), four_powers(logits)])
                 attention = attention + pi.sum(0) / len(self.data[b][0])
             losses.append(loss)
             powers.append(sums)

@@ -83,9 +83,8 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
         # Rows sorted by state: 8-byte actions, then 2-byte ones; cosines and sines, in
         # double precision first.
         part = p.batch_size * p.L if p.batches > 1 and p.batch_size else 0
-        grouped = (rows + part) * (10 * p.L + 40) + p.L * p.N * (
-            8 * p.L + p.d_g * itemsize
-        )
+        grouped = (rows + part) * (10 * p.L + 40)
+        grouped += p.L * p.N * (8 * p.L + p.d_g * itemsize)
         tables = p.L**2 * p.d_h * (16 + 2 * itemsize)
     else:  # rows of a slice, by autograd
         some = min(1024, p.n_train) * p.L
@@ -154,15 +153,15 @@ class Learner(learner.Learner):
                 for w in start
             ]
         )
-        self.start = [{name: w[name][:, 0] for name in ("W_Q", "W_K")} for w in start]
+        self.start = [{"W_Q": w["W_Q"][:, 0], "W_K": w["W_K"][:, 0]} for w in start]
+        actions = np.stack([t.actions for t in test])
+        states = np.stack([t.states for t in test])
         self.test_data = (
-            torch.as_tensor(np.stack([t.actions for t in test]), device=device),
-            torch.as_tensor(np.stack([t.states for t in test]), device=device),
+            torch.as_tensor(actions, device=device),
+            torch.as_tensor(states, device=device),
         )
-        self.teachers = torch.as_tensor(
-            np.stack([task.teacher_matrices(x) for x in self.permutations]),
-            device=device,
-        )
+        teachers = np.stack([task.teacher_matrices(x) for x in self.permutations])
+        self.teachers = torch.as_tensor(teachers, device=device)
         self.full = engine(self.students)(self.students, self.train_data, pool.share())
         self.optimizer = optimizer(p, self.students)
 
@@ -200,14 +199,10 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights and optimiser state."""
-        of_optimiser = {
-            i: {
-                k: v[b] if v.ndim else v
-                for k, v in kept.items()
-                if isinstance(v, Tensor)
-            }
-            for i, kept in self.optimizer.state_dict()["state"].items()
-        }
+        of_optimiser = {}
+        for i, moments in self.optimizer.state_dict()["state"].items():
+            tensors = {k: v for k, v in moments.items() if isinstance(v, Tensor)}
+            of_optimiser[i] = {k: v[b] if v.ndim else v for k, v in tensors.items()}
         return {
             "weights": {name: w[b] for name, w in self.students.state_dict().items()},
             "optimizer": of_optimiser,
@@ -219,13 +214,12 @@ class Learner(learner.Learner):
             for name, w in self.students.named_parameters():
                 w.copy_(torch.stack([state["weights"][name] for state in states]))
         optimisers = [state["optimizer"] for state in states]
-        stacked = {
-            i: {
-                k: torch.stack([f[i][k] for f in optimisers]) if v.ndim else v
-                for k, v in kept.items()
-            }
-            for i, kept in optimisers[0].items()
-        }
+        stacked: dict[int, dict[str, Tensor]] = {}
+        for i, moments in optimisers[0].items():
+            stacked[i] = dict(moments)
+            for k, v in moments.items():
+                if v.ndim:
+                    stacked[i][k] = torch.stack([state[i][k] for state in optimisers])
         self.optimizer.load_state_dict(
             {**self.optimizer.state_dict(), "state": stacked}
         )

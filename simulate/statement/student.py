@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -188,8 +189,8 @@ class Learner:
         """One step of descent."""
         _, slopes = self.student.gradients(self.weights, self.batch(number))
         if self.moves is not None:
-            both = [self.weights.values(), slopes.values()]
-            moved = self.moves(*([x.numpy() for x in side] for side in both))
+            weights = [w.numpy() for w in self.weights.values()]
+            moved = self.moves(weights, [slope.numpy() for slope in slopes.values()])
             for x, new in zip(self.weights.values(), moved, strict=True):
                 x.copy_(torch.from_numpy(new))
             return
@@ -254,15 +255,12 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
         depends on.
         """
         below = [kept(c) for c in n.parts]
-        read = {s for t in n.terms for s in subterms(t)}
+        read = {*itertools.chain.from_iterable(map(subterms, n.terms))}
         summed = frozenset(t for t in read if isinstance(t, Index) and t.bound)
         axes = summed.union(*(a for _, a in below))
         index = sum(isinstance(t, Value) for t in read) + isinstance(n.of, Weight)
-        many = (
-            math.prod(data.size(i.sort) for i in axes)
-            * inputs
-            * (1 + index * 8 / itemsize)
-        )
+        entries = math.prod(data.size(i.sort) for i in axes)
+        many = entries * inputs * (1 + index * 8 / itemsize)
         return many + sum(b for b, _ in below), axes - {n.of}
 
     samples = [f for f in stated.functions if not f.kept]
@@ -427,7 +425,9 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
                 w: x - p.eta * g
                 for (w, x), g in zip(weights.items(), slopes, strict=True)
             }
-    data = {k: (("seed", "t"), np.stack([x[k] for x in known], 1)) for k in known[0]}
+    data = {}
+    for k in known[0]:
+        data[k] = ("seed", "t"), np.stack([x[k] for x in known], 1)
     where = {"seed": range(students), "t": steps * p.eta, "step": ("t", steps)}
     about = {"kind": "students", "parameters": p.as_json()}
     return prediction.finite(p, lambda: xr.Dataset(data, where, about))

@@ -4,6 +4,7 @@ times.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -67,21 +68,24 @@ def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     then what a model declares later.
     """
 
-    def distinct(names: Iterable[str]) -> int:
-        return len({json.dumps([s.get(n) for n in names]) for s in settings})
+    def distinct(names: Sequence[str]) -> int:
+        values = set()
+        for stored in settings:
+            values.add(json.dumps([stored.get(n) for n in names]))
+        return len(values)
 
     kind = _kind(settings[0])
     declared = [] if kind is None else list(kind.__dataclass_fields__)
     lengths = (*LENGTHS, getattr(kind, "LENGTH", ""))
-    varying = [n for n in sorted({n for s in settings for n in s}) if distinct([n]) > 1]
+
+    def rank(name: str) -> tuple[bool, int]:
+        place = declared.index(name) if name in declared else len(declared)
+        return name not in lengths, -place
+
+    names = sorted(set[str]().union(*settings))
+    varying = [n for n in names if distinct([n]) > 1]
     spanning = varying
-    for name in sorted(
-        reversed(varying),
-        key=lambda n: (
-            n not in lengths,
-            -declared.index(n) if n in declared else -len(declared),
-        ),
-    ):
+    for name in sorted(reversed(varying), key=rank):
         others = [n for n in spanning if n != name]
         if distinct(others) == len(settings):
             spanning = others
@@ -112,7 +116,8 @@ class Grid:
         self.values = [sorted(set(column)) for column in self.columns]
         self.times: dict[Hashable, tuple[np.ndarray, dict[bytes, np.ndarray]]] = {}
         self.counted: dict[Hashable, np.ndarray] = {}
-        for d in dict.fromkeys(d for run in self.runs for d in run.sizes):
+        dimensions = itertools.chain.from_iterable(run.sizes for run in self.runs)
+        for d in dict.fromkeys(dimensions):
             known = [run.variables[d].values for run in self.runs if d in run.variables]
             if known:
                 self.times[d] = _union({a.tobytes(): a for a in known})
@@ -125,11 +130,11 @@ class Grid:
         """Size of the dataset."""
         lengths = {d: len(v) for d, (v, _) in self.times.items()}
         lengths |= {d: len(v) for d, v in self.counted.items()}
-        sizes = {
-            name: v.dtype.itemsize * math.prod(lengths[d] for d in v.dims)
-            for run in self.runs
-            for name, v in run.variables.items()
-        }
+        sizes = {}
+        for run in self.runs:
+            for name, v in run.variables.items():
+                values = math.prod(lengths[d] for d in v.dims)
+                sizes[name] = v.dtype.itemsize * values
         return math.prod(map(len, self.values)) * sum(sizes.values())
 
     def dataset(self, follow: Mapping[str, Sequence[Any]]) -> xr.Dataset:
@@ -145,57 +150,67 @@ class Grid:
         ParameterError
             If a variable is over other dimensions in another run, or of another kind.
         """
-        firsts: dict[Hashable, xr.Variable] = {}
-        for name, own in (
-            (n, v) for run in self.runs for n, v in run.variables.items()
-        ):
-            before = firsts.setdefault(name, own)
-            if {*before.dims} != {*own.dims}:
-                one, other = (", ".join(map(str, ds)) for ds in (before.dims, own.dims))
-                raise ParameterError(
-                    f"{name}: over ({one}) in one run, over ({other}) in another"
-                )
-            if (before.dtype.kind in NUMBERS) != (own.dtype.kind in NUMBERS):
-                raise ParameterError(f"{name}: words in one run, numbers in another")
-        taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
+        self._check_alike()
+        taken: set[Hashable] = set()
+        kinds: dict[Hashable, np.dtype] = {}
+        others: list[Hashable] = []
+        for run in self.runs:
+            taken |= {*run.data_vars, *run.sizes}
+            kinds |= {n: v.dtype for n, v in run.variables.items()}
+            others += [n for n in run.coords if n not in run.sizes]
         label = {
             n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]
         }
         axes = [label[n] for n in self.axes]
         more = {label[n]: (RUN, np.asarray(as_labels(v))) for n, v in follow.items()}
-        kinds = {n: v.dtype for run in self.runs for n, v in run.variables.items()}
         kinds |= {n: v.dtype for n, (_, v) in more.items()}
-        others = [n for run in self.runs for n in run.coords if n not in run.sizes]
         labelled = [self._labelled(run).reset_coords() for run in self.runs]
         joined = xr.concat(
             labelled, RUN, data_vars="all", join="outer", combine_attrs="drop_conflicts"
         )
         index = pd.MultiIndex.from_arrays(self.columns, names=axes)
         place = xr.Coordinates.from_pandas_multiindex(index, RUN)
-        whole = (
-            joined.assign(more).assign_coords(place).unstack(RUN).transpose(*axes, ...)
-        )
-        for n, v in whole.data_vars.items():
+        joined = joined.assign(more).assign_coords(place).unstack(RUN)
+        joined = joined.transpose(*axes, ...)
+        for n, v in joined.data_vars.items():
             if n in others or n in more:
-                whole[n] = v = _reduced(v.compute(), axes)
+                joined[n] = v = _reduced(v.compute(), axes)
                 if kinds[n].kind in "iu" and v.notnull().all():
-                    whole[n] = v.astype(kinds[n])
+                    joined[n] = v.astype(kinds[n])
             if kinds[n].kind == "b" and v.dtype == object:  # there are gaps
-                whole[n] = v.astype(float)
+                joined[n] = v.astype(float)
             if kinds[n].kind == "U":
-                whole[n] = v.fillna("").astype(str)
-        whole = whole.set_coords([*others, *more])
-        return whole.assign_coords(dict(zip(axes, self.values, strict=True)))
+                joined[n] = v.fillna("").astype(str)
+        joined = joined.set_coords([*others, *more])
+        return joined.assign_coords(dict(zip(axes, self.values, strict=True)))
+
+    def _check_alike(self) -> None:
+        """Refuse variables over other dimensions in another run, or of another kind."""
+        firsts: dict[Hashable, xr.Variable] = {}
+        for run in self.runs:
+            for name, variable in run.variables.items():
+                first = firsts.setdefault(name, variable)
+                if {*first.dims} != {*variable.dims}:
+                    one, other = (
+                        ", ".join(map(str, v.dims)) for v in (first, variable)
+                    )
+                    raise ParameterError(
+                        f"{name}: over ({one}) in one run, over ({other}) in another"
+                    )
+                if (first.dtype.kind in NUMBERS) != (variable.dtype.kind in NUMBERS):
+                    raise ParameterError(
+                        f"{name}: words in one run, numbers in another"
+                    )
 
     def _labelled(self, run: xr.Dataset) -> xr.Dataset:
         """A run whose times differ from those of other runs by more than rounding, or
         not at all; dimensions without values are counted.
         """
-        values: dict[Hashable, Any] = {
-            d: run.variables[d].copy(data=own[run.variables[d].values.tobytes()])
-            for d, (_, own) in self.times.items()
-            if d in run.variables and len(own) > 1
-        }
+        values: dict[Hashable, Any] = {}
+        for d, (_, merged) in self.times.items():
+            if d in run.variables and len(merged) > 1:
+                times = run.variables[d]
+                values[d] = times.copy(data=merged[times.values.tobytes()])
         if len(self.axes) > 1:
             numbered = self.counted.keys() & run.sizes.keys()
             values |= {d: self.counted[d][: run.sizes[d]] for d in numbered}
@@ -203,23 +218,22 @@ class Grid:
 
     def blanks(self) -> list[str]:
         """What the dataset will not hold, in words."""
-        every = math.prod(map(len, self.values))
-        there = len(self.points)
-        some = [
-            f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"
-        ]
-        shares = {
-            d: 1 - sum(run.sizes.get(d, 0) for run in self.runs) / there / len(values)
-            for d, (values, _) in self.times.items()
-            if len(values)
-        }
-        times = [
-            f"{d}: measured at other values from setting to setting, {x:.0%} blank"
-            " (NaN)"
-            for d, x in shares.items()
-            if x > 0
-        ]
-        return some * (there < every) + times
+        points, with_run = math.prod(map(len, self.values)), len(self.points)
+        lines = []
+        if with_run < points:
+            axes = " x ".join(self.axes)
+            missing = points - with_run
+            lines.append(f"{missing} of {points} points of {axes} have no run")
+        for d, (values, _) in self.times.items():
+            if len(values):
+                measured = sum(run.sizes.get(d, 0) for run in self.runs)
+                blank = 1 - measured / with_run / len(values)
+                if blank > 0:
+                    lines.append(
+                        f"{d}: measured at other values from setting to setting,"
+                        f" {blank:.0%} blank (NaN)"
+                    )
+        return lines
 
 
 def _union(

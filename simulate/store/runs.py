@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import json
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,11 +50,9 @@ def content(dataset: xr.Dataset) -> bytes:
         If it is no dataset, or cannot be represented in netCDF.
     """
     try:
-        encoding: dict[Hashable, dict[str, Any]] = {
-            name: {"zlib": True, "complevel": 4} if v.size > 64 else {}
-            for name, v in dataset.variables.items()
-        }
+        encoding: dict[Hashable, dict[str, Any]] = {}
         for name, v in dataset.variables.items():
+            encoding[name] = {"zlib": True, "complevel": 4} if v.size > 64 else {}
             if v.dtype.kind == "f":
                 encoding[name]["_FillValue"] = None  # NaN stands for itself
         with defer_signals():
@@ -344,9 +343,8 @@ def _joined(
     index.
     """
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
-    room = (
-        max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3
-    )  # runs, stacked, and the result
+    # A third each for the runs, the same stacked, and the result.
+    room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3
     lazy = False
     for file in files:
         try:
@@ -383,10 +381,7 @@ def _joined(
         raise ParameterError(
             f"{store}: no finished runs (seed-*.nc) in it or in its folders"
         )
-    if any(
-        len({run.attrs.get("code", "") for run in of.values()}) > 1
-        for of in runs_by.values()
-    ):
+    if any(_of_different_code(of.values()) for of in runs_by.values()):
         notes.append(
             f"{store}: seeds of one configuration, trained by different code; remove"
             " those of the older to train them again"
@@ -398,13 +393,16 @@ def _joined(
             f"{store}: holds runs of {', '.join(models)}; name one of its folders"
         )
     spanning, others = joined_runs.swept([*settings.values()])
-    listed = [
-        (settings[config], seed, run)
-        for config, of in runs_by.items()
-        for seed, run in of.items()
-    ]
-    points = [(*(s.get(n) for n in spanning), seed) for s, seed, _ in listed]
-    grid = joined_runs.Grid([*spanning, "seed"], points, [run for *_, run in listed])
+    points: list[tuple[Any, ...]] = []
+    follow: dict[str, list[Any]] = {name: [] for name in others}
+    for config, of in runs_by.items():
+        values = settings[config]
+        for seed in of:
+            points.append((*(values.get(name) for name in spanning), seed))
+            for name in others:
+                follow[name].append(values.get(name))
+    joined = [*itertools.chain.from_iterable(of.values() for of in runs_by.values())]
+    grid = joined_runs.Grid([*spanning, "seed"], points, joined)
     if lazy or memory.exceeds(grid.nbytes):
         if importlib.util.find_spec("dask") is None:
             raise ParameterError(
@@ -414,12 +412,17 @@ def _joined(
             )
         grid.runs = [run.chunk() for run in grid.runs]
     notes += [f"{store}: {blank}" for blank in grid.blanks()]
-    dataset = grid.dataset({n: [s.get(n) for s, *_ in listed] for n in others})
-    if state and len(listed) == len(files) and not dataset.chunks:
-        kept = json.dumps([state, *notes])
+    dataset = grid.dataset(follow)
+    if state and len(joined) == len(files) and not dataset.chunks:
+        index = json.dumps([state, *notes])
         with contextlib.suppress(ParameterError, OSError):
-            write(dataset.assign_attrs(index=kept), store / INDEX)
+            write(dataset.assign_attrs(index=index), store / INDEX)
     return dataset
+
+
+def _of_different_code(seeds: Iterable[xr.Dataset]) -> bool:
+    """Whether runs were trained by different code."""
+    return len({run.attrs.get("code", "") for run in seeds}) > 1
 
 
 def _check_coordinates(path: Path, run: xr.Dataset) -> None:

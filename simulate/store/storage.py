@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -81,7 +82,8 @@ def code(*makers: Any) -> str:
 
 def home(*makers: Any) -> str:
     """Module that defines students."""
-    homes = [part.__module__ for made in makers for part in _parts(made)]
+    parts = itertools.chain.from_iterable(map(_parts, makers))
+    homes = [part.__module__ for part in parts]
     return next((m for m in homes if _of_students(m)), homes[0])
 
 
@@ -89,14 +91,13 @@ def _parts(made: Any) -> list[Any]:
     """The function itself, or the functions and classes inside a (nested) partial, in
     order.
     """
-    if isinstance(made, functools.partial):
-        return [
-            part
-            for one in (made.func, *made.args)
-            if callable(one)
-            for part in _parts(one)
-        ]
-    return [made]
+    if not isinstance(made, functools.partial):
+        return [made]
+    parts = []
+    for inner in (made.func, *made.args):
+        if callable(inner):
+            parts += _parts(inner)
+    return parts
 
 
 # Packages with code that all students share.

@@ -69,19 +69,22 @@ def integrate(
             n: x.reshape(s) for (n, s), x in zip(shapes.items(), parts, strict=True)
         }
 
-    def joined(held: Weights) -> np.ndarray:
-        return torch.cat([w.detach().flatten() for w in held.values()]).numpy()
+    def joined(parts: Weights) -> np.ndarray:
+        return torch.cat([w.detach().flatten() for w in parts.values()]).numpy()
+
+    def right_hand_side(_: float, y: np.ndarray) -> np.ndarray:
+        return joined(rates(loss, split(y))[1])
+
+    def crossing(event: Callable[[Weights], float]) -> Callable[..., float]:
+        return lambda _, y: float(event(split(y)))
 
     run = scipy.integrate.solve_ivp(
-        lambda _, y: joined(rates(loss, split(y))[1]),
+        right_hand_side,
         (0, until),
         joined(weights),
         "DOP853",
         t_eval=[until] if at is None else at,
-        events=[
-            lambda _, y, event=event: float(event(split(y)))
-            for event in events.values()
-        ],
+        events=[*map(crossing, events.values())],
         rtol=rtol,
         atol=atol,
     )

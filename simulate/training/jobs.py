@@ -79,15 +79,14 @@ def carry_out(
     memory = max((job.memory for job in jobs), default=0)
     if progress:
         announce(jobs, pool.at_once(len(jobs), workers, memory))
-    for wait in (
-        False,
-        True,
-    ):  # first free jobs, then those that other processes were working on
+    # First free jobs, then those that other processes were working on.
+    for wait in (False, True):
         if not waiting:
             break
+        attempts = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
             outcomes = pool.run(
-                [functools.partial(_attempt, job, wait) for job in waiting],
+                attempts,
                 [job.epochs for job in waiting],
                 workers,
                 progress,
@@ -136,15 +135,13 @@ def _what(jobs: Sequence[Job]) -> str:
 def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:
     """Jobs not reported as failed whose runs are missing in the store."""
     failed = {id(job) for job, _ in failures}
-    return [
-        (
-            job,
-            FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"),
-        )
-        for job in jobs
-        if id(job) not in failed
-        and (missing := [place for place in job.places if not place.exists()])
-    ]
+    lost: Failures = []
+    for job in jobs:
+        missing = [place for place in job.places if not place.exists()]
+        if missing and id(job) not in failed:
+            message = f"not in the store: {missing[0]}; run it again to go on"
+            lost.append((job, FileNotFoundError(message)))
+    return lost
 
 
 def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:

@@ -75,10 +75,10 @@ class Unstacked(Learner):
     def measure(self) -> Mapping[str, Any]:
         """Stacked measurements of all students."""
         measured = [member.measure() for member in self.members]
-        return {
-            name: np.stack([as_array(f[name]) for f in measured])
-            for name in measured[0]
-        }
+        stacked = {}
+        for name in measured[0]:
+            stacked[name] = np.stack([as_array(values[name]) for values in measured])
+        return stacked
 
     def state(self, b: int) -> State:
         """State of one student."""

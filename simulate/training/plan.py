@@ -221,34 +221,25 @@ class System:
         workers = arguments.workers(workers)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
-        p = self.until(
-            p,
-            (
-                until
-                if until is not None or self.time is None
-                else own.pop(self.time, None)
-            ),
-        )
+        if until is None and self.time is not None:
+            until = own.pop(self.time, None)
+        p = self.until(p, until)
         values = own.pop(self.sweep_parameter, None)
         arguments.keywords(self, p, own)
-        points = (
-            [p]
-            if values is None
-            else [
-                p.replace(**{self.sweep_parameter: v})
-                for v in np.atleast_1d(values).tolist()
-            ]
-        )
+        points = [p]
+        if values is not None:
+            swept = np.atleast_1d(values).tolist()
+            points = [p.replace(**{self.sweep_parameter: v}) for v in swept]
         if len({q.as_json() for q in points}) < len(points):
             raise ParameterError(
                 f"{self.sweep_parameter} = {values}: a value is repeated"
             )
         how = {"store": store, "device": device, "dtype": dtype, **own}
-        groups = [points] if self.joint else [[q] for q in points]
-        planned = [job for group in groups for job in self.plan(group, seeds, **how)]
-        for _, error in jobs.carry_out(
-            planned, workers if self.device(device).type == "cpu" else 1, progress
-        ):
+        planned: list[jobs.Job] = []
+        for group in [points] if self.joint else [[q] for q in points]:
+            planned += self.plan(group, seeds, **how)
+        at_once = workers if self.device(device).type == "cpu" else 1
+        for _, error in jobs.carry_out(planned, at_once, progress):
             raise error
         return self.read(points, seeds, arguments.store(store), dtype, own)
 
@@ -293,23 +284,28 @@ class System:
         )
         devices.require(needed, p, where, min(size, len(missing)))
         storage.writable(storage.place(store, run.config, run.seed) for run in missing)
-        stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
-        return [
-            jobs.Job(
-                f"seed {','.join(str(run.seed) for run in stack)}",
-                length,
-                # absolute, as workers stay while folders change
-                functools.partial(
-                    train_stack, self, stack, where, precision, store.absolute(), own
-                ),
-                len(stack) * needed(p),
-                config,
-                functools.partial(seconds_per_step, self, stack, where, precision, own),
-                tuple(storage.place(store, run.config, run.seed) for run in stack),
-                self.counter,
+        folder = store.absolute()  # as workers stay while folders change
+        planned = []
+        for i in range(0, len(missing), size):
+            stack = missing[i : i + size]
+            name = f"seed {','.join(str(run.seed) for run in stack)}"
+            how = self, stack, where, precision
+            training = functools.partial(train_stack, *how, folder, own)
+            timing = functools.partial(seconds_per_step, *how, own)
+            places = [storage.place(store, run.config, run.seed) for run in stack]
+            planned.append(
+                jobs.Job(
+                    name,
+                    length,
+                    training,
+                    len(stack) * needed(p),
+                    config,
+                    timing,
+                    tuple(places),
+                    self.counter,
+                )
             )
-            for stack in stacks
-        ]
+        return planned
 
     def read(
         self,

@@ -100,9 +100,7 @@ def train_stack(
     all are finished.
     """
     places = [storage.place(store, run.config, run.seed) for run in members]
-    code = " ".join(
-        [system.code, output.digest(SHARED)]
-    )  # digest of the code of a step
+    code = f"{system.code} {output.digest(SHARED)}"  # digest of the code of a step
     with contextlib.ExitStack() as held:
         mine: dict[Path, tuple[Run, State]] = {}
         for run, path in zip(members, places, strict=True):
@@ -140,14 +138,12 @@ def train_stack(
             if start:
                 _resume(system, learner, states)
             together = [state["records"] for state in states.values()]
-            stacks = {
-                name: np.stack([made[name].numpy() for made in together])
-                for name in together[0]
-            }
-            records = {
-                s: {name: values[:, k] for name, values in stacks.items()}
-                for k, s in enumerate(times)
-            }
+            stacks = {}
+            for name in together[0]:
+                stacks[name] = np.stack([each[name].numpy() for each in together])
+            records: Records = {}
+            for k, s in enumerate(times):
+                records[s] = {name: values[:, k] for name, values in stacks.items()}
             saving = functools.partial(
                 _save, system, code, learner, records, stacked, check
             )
@@ -242,20 +238,18 @@ def _save(
             check(step)
     for b, (path, run) in enumerate(members.items()):
         if state := interface_checks.state(system, learner, b):
-            kept = {
-                name: torch.as_tensor(
-                    np.stack([record[name][b] for record in records.values()])
-                )
-                for name in next(iter(records.values()), {})
-            }
-            said = {"step": step, "code": code, "learner": state}
-            said |= {
+            of_student = {}
+            for name in next(iter(records.values()), {}):
+                values = np.stack([record[name][b] for record in records.values()])
+                of_student[name] = torch.as_tensor(values)
+            checkpoint = {"step": step, "code": code, "learner": state}
+            checkpoint |= {
                 "times": [*records],
-                "records": kept,
+                "records": of_student,
                 "generators": checkpoints.generators(),
             }
             with interface_checks.named(f"{system.name}: its state"):
-                checkpoints.save_checkpoint(path, run.config, run.seed, said)
+                checkpoints.save_checkpoint(path, run.config, run.seed, checkpoint)
 
 
 def _learn(
@@ -352,22 +346,18 @@ def _dataset(system: System, run: Run, records: Records, b: int) -> xr.Dataset:
     attrs = system.provenance(run.config, p, run.seed)
     if not system.time:
         return xr.Dataset(attrs=attrs)
-    data = {
-        name: xr.Variable(
-            (system.time, *system.dimensions.get(name, ())),
-            np.stack([records[s][name][b] for s in steps]),
-            {"long_name": system.meaning.get(name, name)},
-        )
-        for name in records[steps[0]]
-    }
-    clock = (
-        {}
-        if system.clock is None
-        else {system.time: interface_checks.increasing_times(system, p, steps)}
-    )
-    coords = {**clock, system.counter: (system.time, steps)}
-    made = xr.Dataset(data, coords, attrs)
-    return p.timed(made) if isinstance(p, Stepped) else made
+    data = {}
+    for name in records[steps[0]]:
+        dims = (system.time, *system.dimensions.get(name, ()))
+        values = np.stack([records[s][name][b] for s in steps])
+        meaning = {"long_name": system.meaning.get(name, name)}
+        data[name] = xr.Variable(dims, values, meaning)
+    coords: dict[str, Any] = {}
+    if system.clock is not None:
+        coords[system.time] = interface_checks.increasing_times(system, p, steps)
+    coords[system.counter] = (system.time, steps)
+    dataset = xr.Dataset(data, coords, attrs)
+    return p.timed(dataset) if isinstance(p, Stepped) else dataset
 
 
 def _whole(

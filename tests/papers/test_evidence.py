@@ -200,6 +200,7 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
         ("def draw(p):\n    plotting.figure({})", False),
         ("def draw(p, rng):\n    return rng.normal({})", True),
         ("def unused():\n    return {}", False),
+        ("table = Table()\n@table.entry()\ndef unused():\n    return {}", True),
         ("def helper():\n    return {}", True),
         ("def looked_up():\n    return {}", True),
         ("constant = {}", True),

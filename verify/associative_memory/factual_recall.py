@@ -222,11 +222,17 @@ def plateau_steps(p: Parameters) -> float:
     return (subject - relation) / p.eta
 
 
+def measured_steps(p: Parameters, curves: xr.Dataset) -> np.ndarray:
+    """The same of each trained or integrated curve."""
+    halves = [crossing(curves[f"loss_{part.name}"], 0.5) for part in PARTS]
+    return np.diff(halves, axis=0)[0] / p.eta
+
+
 def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Length of the plateau over epsilon, S, R and D: students against full-batch
     descent and the flow.
     """
-    checks, halves = [], [f"loss_{part.name}" for part in PARTS]
+    checks = []
     sweeps: dict[str, Any] = {}
     title = (
         "plateau length in steps (relation half known to subject half known): flow,"
@@ -237,44 +243,35 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
         sweeps[name] = rows = []
         for value in grid:
             p = SMALL.replace(**{name: value})
-            p = p.run_to(
-                1.3 * max(time_of_share(p, part, 0.5) for part in PARTS) + 60 * p.eta
-            )
+            slowest = max(time_of_share(p, part, 0.5) for part in PARTS)
+            p = p.run_to(1.3 * slowest + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
 
-            lengths = [
-                np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta
-                for x in (euler, runs)
-            ]
-            (slow,), measured = lengths
-            flowing = plateau_steps(p)
-            rows.append(
-                {"value": value, "flow": flowing, "descent": slow, "students": measured}
-            )
+            (descent,) = measured_steps(p, euler)
+            students = measured_steps(p, runs)
+            limit = plateau_steps(p)
+            row = {"value": value, "flow": limit}
+            rows.append(row | {"descent": descent, "students": students})
             what = f"plateau length at {name} = {value:g}"
-            mean = measured.mean()
-            checks.append(identity(what, "flow", slow, mean, 0.02, BATCHES))
-            notes.append(f"  {name} = {value:g}: {flowing:.0f}, {mean:.0f}")
+            mean = students.mean()
+            checks.append(identity(what, "flow", descent, mean, 0.02, BATCHES))
+            notes.append(f"  {name} = {value:g}: {limit:.0f}, {mean:.0f}")
     rows = sweeps["epsilon"]
     x = [np.log(1 / r["value"]) for r in rows]
     y = [r["flow"] * SMALL.eta for r in rows]
+    slope = np.polyfit(x, y, 1)[0]
     rates = {
         times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"]
         for q in PARTS
     }
     length = times.equations()["plateau_length"]
-    grown = np.diff([length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2)])[
-        0
-    ]
+    shorter, longer = (length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2))
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"
-    slope = np.polyfit(x, y, 1)[0]
-    return (
-        [*checks, identity(what, "plateau_length", grown, slope, 1e-3, why)],
-        notes,
-        sweeps,
-    )
+    growth = longer - shorter
+    checks.append(identity(what, "plateau_length", growth, slope, 1e-3, why))
+    return checks, notes, sweeps
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
@@ -299,16 +296,13 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.set_xscale("linear" if whole else "log")
         if whole:
             axis.set_xticks(values)
-    for axis in np.atleast_1d(axes)[
-        :2
-    ]:  # the flow is a line over epsilon, a mark over sizes
+    # The flow is a line over epsilon, a mark over sizes.
+    for axis in np.atleast_1d(axes)[:2]:
         plotting.below(axis)
-    shared = {
-        n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")
-    }
+    names = ("epsilon", "S", "R", "D", "eta", "batch_size")
+    shared = stated({name: getattr(SMALL, name) for name in names})
     plotting.headline(
-        figure,
-        f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each",
+        figure, f"{shared}; but for what is swept; {len(SEEDS)} seeds, a mark each"
     )
     return figure
 

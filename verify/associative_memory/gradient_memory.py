@@ -2,6 +2,7 @@
 precision.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from simulate.training.gradient_flow import Weights, integrate, rates
 from theory.associative_memory.gradient_memory import Parameters, equations, margin
 from theory.equations.equation import Equation
-from verify.checks.check import Check, Sides, identity
+from verify.checks.check import Check, Sides, identity, listed
 from verify.checks.report import Table, derivations
 
 # The gradient lemma, one step, and the gradient flow, against autograd in double
@@ -121,7 +122,8 @@ def inner(eq: Table) -> list[Check]:
     ]
 
 
-def steps(eq: Table) -> list[Check]:
+@listed
+def steps(eq: Table) -> Iterator[Check]:
     """One step from zero with orthonormal embeddings and f(z) = z mod K; the flow of
     all weights against the closed margin.
     """
@@ -156,17 +158,18 @@ def steps(eq: Table) -> list[Check]:
     )
     by_autograd.add("loss by the margin", "margin_loss", reached, risk(last))
     half = margin(p, eq["half_loss_time"].evaluate(values))
-    left = eq["margin_loss"].evaluate(values | {"m": half})
+    half_loss = eq["margin_loss"].evaluate(values | {"m": half})
     omega = margin(p, time)
     exact = eq["margin_flow"].evaluate(reached)
     why = FEW[1]
-    return [
-        *few.checks(),
-        *late.checks(),
-        identity("  by Wright's omega", "margin_flow", omega, exact, 1e-13, why),
-        *by_autograd.checks(),
-        identity("half-loss time", "half_loss_time", left, np.log(p.K) / 2, 1e-12, why),
-    ]
+    yield from few.checks()
+    yield from late.checks()
+    yield identity("  by Wright's omega", "margin_flow", omega, exact, 1e-13, why)
+    yield from by_autograd.checks()
+    half_of_first = np.log(p.K) / 2
+    yield identity(
+        "half-loss time", "half_loss_time", half_loss, half_of_first, 1e-12, why
+    )
 
 
 GRADIENTS = (lemma, noisy, inner, steps)

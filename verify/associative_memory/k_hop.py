@@ -33,10 +33,9 @@ SEEDS = range(2)
 def every_input(N: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """All given permutations ``(n, k, N)`` with all starting points ``(n,)``."""
     group = list(itertools.permutations(range(N)))
-    rows = [
-        (given, x) for given in itertools.product(group, repeat=k) for x in range(N)
-    ]
-    return np.array([g for g, _ in rows]), np.array([x for _, x in rows])
+    products = itertools.product(group, repeat=k)
+    permutations, starts = zip(*itertools.product(products, range(N)), strict=True)
+    return np.array(permutations), np.array(starts)
 
 
 @listed
@@ -124,32 +123,30 @@ def times() -> Iterator[Check]:
     p = Parameters(k=8)
     ends = curriculum_times(p)
     stages = np.diff(ends)
-    yield from [
-        identity(
-            "time per hop of the curriculum does not grow with k",
-            "curriculum",
-            stages[1:].min(),
-            stages[1:].max(),
-            1e-3,
-            "earlier overlaps at 0.9 and above move little in later stages",
-        ),
-        identity(
-            "curriculum at k = 8: 1.372 + 1.543 (k - 1)",
-            "curriculum",
-            1.372 + 1.543 * 7,
-            ends[-1],
-            1e-3,
-            "four digits on record",
-        ),
-        identity(
-            f"one hop to {STAGE:g}: quadrature of the rate, and the flow",
-            "equal_overlaps",
-            direct_time(p.replace(k=1), STAGE),
-            ends[0],
-            1e-9,
-            "event of the integrator",
-        ),
-    ]
+    yield identity(
+        "time per hop of the curriculum does not grow with k",
+        "curriculum",
+        stages[1:].min(),
+        stages[1:].max(),
+        1e-3,
+        "earlier overlaps at 0.9 and above move little in later stages",
+    )
+    yield identity(
+        "curriculum at k = 8: 1.372 + 1.543 (k - 1)",
+        "curriculum",
+        1.372 + 1.543 * 7,
+        ends[-1],
+        1e-3,
+        "four digits on record",
+    )
+    yield identity(
+        f"one hop to {STAGE:g}: quadrature of the rate, and the flow",
+        "equal_overlaps",
+        direct_time(p.replace(k=1), STAGE),
+        ends[0],
+        1e-9,
+        "event of the integrator",
+    )
 
 
 @listed

@@ -71,7 +71,8 @@ def value_memory() -> Iterator[Check]:
         )
 
 
-def ablation() -> list[Check]:
+@listed
+def ablation() -> Iterator[Check]:
     """Students with both paths predict the noise token; without the feed-forward path
     they predict the clean answer.
     """
@@ -79,39 +80,31 @@ def ablation() -> list[Check]:
     for number in range(1200):
         learner.step(number)
     measured = learner.measure()
-    return [
-        near(
-            f"whole model predicts {kind}",
-            "slides",
-            wanted,
-            measured[name],
-            0.02 / wanted,
-            why,
-        )
-        for kind, wanted, name, why in (
-            (
-                "the noise token",
-                1.0,
-                "distributional",
-                "noise is the more frequent label",
-            ),
-            (
-                "the noise token with its probability a",
-                learner.p.a,
-                "p_noise",
-                "two standard errors of the last batches, 0.04 each",
-            ),
-        )
-    ] + [
-        near(
-            "clean answer without the feed-forward path",
-            "slides",
-            1.0,
-            measured["in_context_ablated"],
-            0.01,
-            "4096 samples",
-        )
-    ]
+    a = learner.p.a
+    yield near(
+        "whole model predicts the noise token",
+        "slides",
+        1.0,
+        measured["distributional"],
+        0.02,
+        "noise is the more frequent label",
+    )
+    yield near(
+        "whole model predicts the noise token with its probability a",
+        "slides",
+        a,
+        measured["p_noise"],
+        0.02 / a,
+        "two standard errors of the last batches, 0.04 each",
+    )
+    yield near(
+        "clean answer without the feed-forward path",
+        "slides",
+        1.0,
+        measured["in_context_ablated"],
+        0.01,
+        "4096 samples",
+    )
 
 
 laws = reporting(feed_forward, value_memory, ablation)

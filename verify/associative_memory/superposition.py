@@ -90,37 +90,38 @@ def accuracy_checks() -> Iterator[Check]:
     )
 
 
-def quadrature_checks() -> list[Check]:
+@listed
+def quadrature_checks() -> Iterator[Check]:
     """Both formulas by adaptive quadrature,
     against the numerical code used elsewhere.
     """
     p = RECALL[0]
+    where = f"d = {p.d}, N = {p.N}"
     why = "adaptive quadrature, absolute error 1.5e-8 per integral"
     table = equations()
-    given = {"N": p.N, "d": p.d}
-    sigma_0, sigma_1 = (
-        table[n].evaluate(given) for n in ("sigma_right", "sigma_wrong")
-    )
-    plain = table["recall_gaussian"].evaluate(
-        {"N": p.N, "sigma_0": sigma_0, "sigma_1": sigma_1}
-    )
+    sizes = {"N": p.N, "d": p.d}
+    values = sizes | {
+        "sigma_0": table["sigma_right"].evaluate(sizes),
+        "sigma_1": table["sigma_wrong"].evaluate(sizes),
+    }
+    gaussian = table["recall_gaussian"].evaluate(values)
+    number = gaussian_recall(p.N, p.d)
+    name = "recall_gaussian"
+    yield identity(f"{name}, {where}", name, gaussian, number, 1e-7, why)
+
     length = table["recalled_length"]
     nested = table["recall_sphere"].rhs.subs(length.lhs, length.rhs)
     arguments = sorted(nested.free_symbols, key=str)
-    compiled = sp.lambdify(
-        arguments, nested, [{"F_d": lambda x: marginal_cdf(x, p.d)}, "scipy"]
-    )
-    tails = compiled(*({**given, "sigma_0": sigma_0}[str(x)] for x in arguments))
-    return [
-        identity(f"{name}, d = {p.d}, N = {p.N}", name, exact, number, 1e-7, why)
-        for name, exact, number in (
-            ("recall_gaussian", plain, gaussian_recall(p.N, p.d)),
-            ("recall_sphere", tails, sphere_recall(p.N, p.d)),
-        )
-    ]
+    marginal = {"F_d": lambda x: marginal_cdf(x, p.d)}
+    compiled = sp.lambdify(arguments, nested, [marginal, "scipy"])
+    sphere = compiled(*(values[str(x)] for x in arguments))
+    number = sphere_recall(p.N, p.d)
+    name = "recall_sphere"
+    yield identity(f"{name}, {where}", name, sphere, number, 1e-7, why)
 
 
-def zipf_checks() -> list[Check]:
+@listed
+def zipf_checks() -> Iterator[Check]:
     """Error when d/4 keys of Zipf frequencies are stored, and its exponent in d;
     storing all keys alike is worse.
     """
@@ -139,47 +140,38 @@ def zipf_checks() -> list[Check]:
 
     lost = np.array([beyond(d // 4) - beyond(keys) for d in sizes]) / (1 - beyond(keys))
     exact = float(x @ np.log(lost) / (x**2).sum())
-    return [
-        sampled(
-            "exponent of the error under Zipf frequencies in d, d/4 keys stored",
-            "zipf_exponent",
-            law,
-            slopes,
-            band=Band(
-                -0.15 / abs(law),
-                0.15 / abs(law),
-                "finite number of keys and small P bend the power law; no order:"
-                " keys end",
-            ),
-        ),
-        sampled(
-            "exponent of the error under Zipf frequencies against the sum over keys"
-            " that are not stored",
-            "zipf_lost",
-            exact,
-            slopes,
-            band=Band(
-                -0.1 / abs(exact),
-                0.1 / abs(exact),
-                "stored keys are not all recalled at d = 16; no order: a count of few"
-                " keys",
-            ),
-        ),
-        sampled(
-            f"error under Zipf frequencies, d/4 keys stored, others guessed among {M},"
-            " d = 64",
-            "zipf_lost",
-            (1 - 1 / M) * lost[-1],
-            zipf_error(64, a, keys, M, 16, 160, seed=1),
-        ),
-        at_most(
-            "error with d/4 keys stored over that with equal weights on all",
-            "zipf_lost",
-            0.5,
-            errors[-1].mean() / zipf_error(64, a, keys, M, keys, 10).mean(),
-            "d = 64",
-        ),
-    ]
+    few = "finite number of keys and small P bend the power law; no order: keys end"
+    yield sampled(
+        "exponent of the error under Zipf frequencies in d, d/4 keys stored",
+        "zipf_exponent",
+        law,
+        slopes,
+        band=Band(-0.15 / abs(law), 0.15 / abs(law), few),
+    )
+    weak = "stored keys are not all recalled at d = 16; no order: a count of few keys"
+    yield sampled(
+        "exponent of the error under Zipf frequencies against the sum over keys"
+        " that are not stored",
+        "zipf_lost",
+        exact,
+        slopes,
+        band=Band(-0.1 / abs(exact), 0.1 / abs(exact), weak),
+    )
+    yield sampled(
+        f"error under Zipf frequencies, d/4 keys stored, others guessed among {M},"
+        " d = 64",
+        "zipf_lost",
+        (1 - 1 / M) * lost[-1],
+        zipf_error(64, a, keys, M, 16, 160, seed=1),
+    )
+    equal_weights = zipf_error(64, a, keys, M, keys, 10).mean()
+    yield at_most(
+        "error with d/4 keys stored over that with equal weights on all",
+        "zipf_lost",
+        0.5,
+        errors[-1].mean() / equal_weights,
+        "d = 64",
+    )
 
 
 def capacity_checks() -> list[Check]:

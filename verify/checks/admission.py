@@ -41,24 +41,25 @@ def admitted(path: Path, runs: xr.Dataset) -> xr.Dataset:
 
 def rules(runs: xr.Dataset) -> dict[str, bool]:
     """Whether each rule is obeyed, in words."""
-    seeds, told = runs.seed.values, runs.attrs
-    found = {
+    seeds, attributes = runs.seed.values, runs.attrs
+    several = bool({"setting", "student"} & {*runs.dims})
+    obeyed = {
         "a seed is there twice": len({*seeds.tolist()}) == seeds.size,
-        "the command that trained it is not known": bool(told.get("command")),
-        "the code that trained it is not known": (
-            bool(CODE & told.keys()) or bool({"setting", "student"} & {*runs.dims})
-        ),
+        "the command that trained it is not known": bool(attributes.get("command")),
     }
+    coded = bool(CODE & attributes.keys())
+    obeyed["the code that trained it is not known"] = coded or several
     if "alpha" not in runs.dims or "epoch" not in runs.variables:  # of several settings
         present = runs.to_array().notnull().any("variable")
         lengths = present.sum([d for d in present.dims if d in ("step", "measurement")])
-        whole = (lengths == 0) | (lengths == lengths.max("seed"))
-        return found | {"a run ends before the others": bool(whole.all())}
-    p = json.loads(told["parameters"])
+        complete = (lengths == 0) | (lengths == lengths.max("seed"))
+        return obeyed | {"a run ends before the others": bool(complete.all())}
+    p = json.loads(attributes["parameters"])
     numbers = [x.values for x in runs.data_vars.values() if x.dtype.kind == "f"]
+    finite = all(np.isfinite(x).all() for x in numbers)
     jump = float(abs(runs.A.diff("alpha")).max())
-    return found | {
-        "a value is missing": all(np.isfinite(x).all() for x in numbers),
+    return obeyed | {
+        "a value is missing": finite,
         "it ends before its runs do": int(runs.epoch[-1]) == p["epochs"],
         "measurements are too far apart": jump < DENSE,
         "steps are too large": jump < STEP * p["eval_every"],

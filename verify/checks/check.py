@@ -3,6 +3,7 @@ claim.
 """
 
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -111,11 +112,11 @@ class Sides:
 
 
 def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
-    """Decorator: what a function yields, rows as a rule, as a list."""
+    """Decorator: collect what a generator yields, rows as a rule, into a list."""
 
     @functools.wraps(make)
-    def group(*given: P.args, **named: P.kwargs) -> list[T]:
-        return list(make(*given, **named))
+    def group(*arguments: P.args, **named: P.kwargs) -> list[T]:
+        return list(make(*arguments, **named))
 
     return group
 
@@ -130,17 +131,17 @@ def with_notes(make: Callable[P, Iterable[Check | str]]) -> Callable[P, Noted]:
     """
 
     @functools.wraps(make)
-    def group(*given: P.args, **named: P.kwargs) -> Noted:
+    def group(*arguments: P.args, **named: P.kwargs) -> Noted:
         rows: list[Check] = []
         notes: list[str] = []
-        for made in make(*given, **named):
-            if isinstance(made, Check):
-                rows.append(made)
-            elif isinstance(made, str):
-                notes.append(made)
+        for item in make(*arguments, **named):
+            if isinstance(item, Check):
+                rows.append(item)
+            elif isinstance(item, str):
+                notes.append(item)
             else:
                 raise TypeError(
-                    f"{make.__name__}: yields {made!r}, must yield Checks and text"
+                    f"{make.__name__}: yields {item!r}, must yield Checks and text"
                 )
         return rows, notes
 
@@ -177,10 +178,12 @@ def near(
     is shown, NaN first.
     """
     off = np.abs(np.ravel(measured) - predicted)
-    measured = np.ravel(measured)[np.argmax(np.where(np.isfinite(off), off, np.inf))]
+    worst = np.argmax(np.where(np.isfinite(off), off, np.inf))
+    measured = np.ravel(measured)[worst]
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale
     error = abs(deviation) if band is None else outside(deviation, band)
+    resolution = band.high - band.low if band else tolerance
     return Check(
         name,
         equation,
@@ -190,7 +193,7 @@ def near(
         0.0 if band else tolerance,
         reason,
         band,
-        resolution=band.high - band.low if band else tolerance,
+        resolution=resolution,
         scale=float(scale),
     )
 
@@ -296,16 +299,15 @@ def estimated(
     scale = abs(predicted) if scale is None else scale
     z = distance(predicted, measured, standard_error, samples, band, scale, shape)
     relative = standard_error / scale if scale else np.inf
-    width = (
-        0.0 if band is None else band.high - band.low
-    )  # a smaller shift may stay inside
+    # A shift smaller than the band may stay inside.
+    width = 0.0 if band is None else band.high - band.low
     required = max(required, 2 * width)
-    known = shape if samples >= MANY else shape._replace(skewness=0.0)
-    wanted = (
-        samples_needed(relative * np.sqrt(samples), required - width, known)
-        if np.isfinite(samples)
-        else None
-    )
+    detectable = width + detectable_effect(samples, shape=shape) * relative
+    needed = None
+    if np.isfinite(samples):
+        known = shape if samples >= MANY else shape._replace(skewness=0.0)
+        scatter = relative * np.sqrt(samples)
+        needed = samples_needed(scatter, required - width, known)
     return Check(
         name,
         equation,
@@ -316,9 +318,9 @@ def estimated(
         reason,
         band,
         float(standard_error),
-        float(width + detectable_effect(samples, shape=shape) * relative),
+        float(detectable),
         required,
-        wanted,
+        needed,
         float(scale),
     )
 
@@ -359,17 +361,11 @@ def sampled(
     `estimated`).
     """
     x = np.asarray(samples, dtype=float)
-    same = x.size > 1 and bool(
-        (x == x[0]).all()
-    )  # mean and deviation have rounding errors
-    error = (
-        0.0
-        if same
-        else float(x.std(ddof=1) / np.sqrt(x.size))
-        if x.size > 1
-        else np.nan
-    )
-    mean = float(x[0] if same else x.mean())
+    mean, error = float(x.mean()), np.nan
+    if x.size > 1:
+        error = float(x.std(ddof=1) / np.sqrt(x.size))
+        if (x == x[0]).all():  # without the rounding errors of mean and deviation
+            mean, error = float(x[0]), 0.0
     return estimated(
         name,
         equation,
@@ -387,7 +383,8 @@ def sampled(
 def together(parts: Iterable[tuple[Sequence[Check], Sequence[str]]]) -> Noted:
     """Checks of several parts, and notes of all of them."""
     rows, notes = zip(*parts, strict=True)
-    return [check for of in rows for check in of], [line for of in notes for line in of]
+    chain = itertools.chain.from_iterable
+    return list(chain(rows)), list(chain(notes))
 
 
 def failed(checks: Sequence[Check]) -> bool:

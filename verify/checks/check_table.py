@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -56,12 +56,11 @@ def result(checks: Sequence[Check]) -> list[str]:
     lines += [f"  {c.name}: off by {c.deviation:+.0%}, {TOO_FEW}" for c in far[:NAMED]]
     least, size, decided = enough(checks)
     if decided:
-        every = sum(c.verdict == "undecided" for c in checks)
-        lines.append(
-            f"{size} samples (seeds) would decide {decided} of {every} undecided rows"
-        )
+        undecided = sum(c.verdict == "undecided" for c in checks)
+        rows = f"{decided} of {undecided} undecided rows"
+        lines.append(f"{size} samples (seeds) would decide {rows}")
         lines[-1] += f", {least} the first of them" * (least < size)
-    return [part for line in lines for part in output.wrapped(line, output.width())]
+    return _wrapped(lines)
 
 
 def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
@@ -80,23 +79,26 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
     hidden = sum(c.verdict == "undecided" for c in checks)
     hidden *= hidden > MOST_UNDECIDED
     shown = [c for c in checks if not hidden or c.verdict != "undecided"]
-    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (
-        hidden > 0
-    )
+    more = []
+    if hidden:
+        more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"]
     if not shown:
         return more
     cells = [NARROW, *map(_placed, shown)]
     columns = [x for x in zip(*cells, strict=True) if any(x[1:]) or x[0] == NARROW[0]]
-    head, *lined = zip(*columns, strict=True)
-    reasons = [
-        f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN
-    ]
-    return [
-        output.table(head, lined, wide=False),
-        *more,
-        *(part for line in reasons for part in output.wrapped(line, output.width())),
-        *_words(shown),
-    ]
+    head, *lines = zip(*columns, strict=True)
+    troubled = [c for c in shown if c.verdict not in PLAIN]
+    reasons = [f"{c.name.strip()}: {_trouble(c)}" for c in troubled]
+    table = output.table(head, lines, wide=False)
+    return [table, *more, *_wrapped(reasons), *_words(shown)]
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    """Lines wrapped to the width of the terminal."""
+    parts = []
+    for line in lines:
+        parts += output.wrapped(line, output.width())
+    return parts
 
 
 def enough(checks: Sequence[Check]) -> tuple[int, int, int]:
@@ -126,9 +128,10 @@ def _words(checks: Sequence[Check]) -> list[str]:
     lines = [OFF] * any(np.isfinite(c.deviation) for c in checks)
     lines += [Z_SENTENCE] * any(c.standard_error is not None for c in checks)
     lines += [AGREES] * any(c.verdict == "agrees" for c in checks)
-    return [
-        part for line in lines for part in textwrap.wrap(line, max(60, output.width()))
-    ]
+    parts = []
+    for line in lines:
+        parts += textwrap.wrap(line, max(60, output.width()))
+    return parts
 
 
 def _trouble(c: Check) -> str:

@@ -19,19 +19,17 @@ from verify.checks.report import Request, collect
 
 def request(args: argparse.Namespace) -> Request:
     """Request from parsed command-line arguments."""
-    given = vars(args)
+    flags = vars(args)
+    common = ("preset", "seeds", "runs", "device")
     return Request(
         args.model,
-        given.get("preset"),
-        tuple(given.get("set") or ()),
-        given.get("seeds"),
-        cli.length(given),
-        given.get("runs"),
-        given.get("device"),
-        not given.get("quiet", False),
-        given.get("train", False),
-        given.get("full", True),
-        "--until" if given.get("alpha") is None else "--alpha",
+        assignments=tuple(flags.get("set") or ()),
+        until=cli.length(flags),
+        progress=not flags.get("quiet", False),
+        renew=flags.get("train", False),
+        full=flags.get("full", True),
+        length_flag="--until" if flags.get("alpha") is None else "--alpha",
+        **{name: flags.get(name) for name in common},
     )
 
 

@@ -71,13 +71,10 @@ def modules(model: Model, command: str) -> dict[str, Path]:
 
     Device measurements and the shortcut to shipped ensembles are excluded.
     """
-    tops = packages(model)
-    of_model = [
-        m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")
-    ]
-    return imported(
-        ["verify.checks.report", *_roots(model, command), *of_model], tops, ASIDE
-    )
+    names = ["verify.checks.report", *_roots(model, command)]
+    for system in model.offering(command):
+        names += [system.path("theory"), system.path("simulate")]
+    return imported(names, packages(model), ASIDE)
 
 
 def used(
@@ -101,24 +98,19 @@ def used(
     names : iterable of str
         Definitions that count in any case.
     """
-    whole = set(roots)
-    parts = [
-        (part, file in whole)
-        for file in files
-        for part in _parts(file.read_text(encoding="utf-8"))
-    ]
+    always, parts = set(roots), []
+    for file in files:
+        for part in _parts(file.read_text(encoding="utf-8")):
+            needed = frozenset() if file in always else part.names
+            parts.append((part, needed))
     reached = set(names)
-    now = -1
-    while now < len(reached):
-        now = len(reached)
-        for part, always in parts:
-            if always or part.names <= reached:
+    before = -1
+    while before < len(reached):
+        before = len(reached)
+        for part, needed in parts:
+            if needed <= reached:
                 reached |= part.mentions
-    counted = [
-        part
-        for part, always in parts
-        if part.text and (always or part.names <= reached)
-    ]
+    counted = [part for part, needed in parts if part.text and needed <= reached]
     return hashed(_unnamed(counted))
 
 
@@ -129,18 +121,22 @@ def _unnamed(parts: Sequence["Part"]) -> list[str]:
     renamed wherever it is mentioned changes nothing; names of methods and of arguments
     count.
     """
-    defined = {name for part in parts if len(part.names) == 1 for name in part.names}
-    words = [re.split(r"(\w+)", part.text) for part in parts]
-    plain = [hashed("_" if w in defined else w for w in each) for each in words]
-    inside = [[w for w in each if w in defined] for each in words]
+    defined: set[str] = set()
+    for part in parts:
+        if len(part.names) == 1:
+            defined |= part.names
+    plain, inside = [], []
+    for part in parts:
+        words = re.split(r"(\w+)", part.text)
+        plain.append(hashed("_" if w in defined else w for w in words))
+        inside.append([w for w in words if w in defined])
     meaning = dict.fromkeys(defined, "")
     apart = -1
     while apart < len(set(meaning.values())):
         apart = len(set(meaning.values()))
-        digests = [
-            hashed([text, *(meaning[w] for w in names)])
-            for text, names in zip(plain, inside, strict=True)
-        ]
+        digests = []
+        for text, names in zip(plain, inside, strict=True):
+            digests.append(hashed([text, *(meaning[w] for w in names)]))
         definitions: dict[str, list[str]] = {name: [] for name in defined}
         for part, digest in zip(parts, digests, strict=True):
             for name in part.names & defined:
@@ -177,11 +173,9 @@ def imported(
         path = _file(name, packages)
         if path is not None and name not in files and name not in without:
             files[name] = path
-            inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
-            todo += [
-                name.rpartition(".")[0],
-                *_imports(path.read_text(encoding="utf-8"), inside),
-            ]
+            parent = name.rpartition(".")[0]
+            inside = name if path.name == "__init__.py" else parent
+            todo += [parent, *_imports(path.read_text(encoding="utf-8"), inside)]
     return dict(sorted(files.items()))
 
 
@@ -205,10 +199,9 @@ def _imports(text: str, package: str) -> tuple[str, ...]:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                around = package.split(".")[: len(package.split(".")) + 1 - node.level]
-                base = ".".join(
-                    [*(around if node.level else []), *filter(None, [node.module])]
-                )
+                folders = package.split(".")
+                around = folders[: len(folders) + 1 - node.level] if node.level else []
+                base = ".".join([*around, node.module] if node.module else around)
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -233,17 +226,17 @@ def _parts(text: str) -> tuple[Part, ...]:
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
-        for node in undocumented(text).body:
+        body = undocumented(text).body
+        registered = _registered(body)
+        if registered:
+            yield Part(frozenset(), "", registered)
+        for node in body:
             match node:
                 case ast.ClassDef(bases=[]):
-                    methods = [
-                        x
-                        for x in node.body
-                        if isinstance(x, FUNCTIONS) and x.name[0] != "_"
-                    ]
-                    node.body = [x for x in node.body if x not in methods] or [
-                        ast.Pass()
-                    ]
+                    functions = [x for x in node.body if isinstance(x, FUNCTIONS)]
+                    methods = [x for x in functions if x.name[0] != "_"]
+                    others = [x for x in node.body if x not in methods]
+                    node.body = others or [ast.Pass()]
                     yield part(node, node.name)
                     yield from (part(x, node.name, x.name) for x in methods)
                 case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
@@ -259,6 +252,23 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
+
+
+def _registered(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """Names of functions that an object of the module keeps, as by
+    ``@chapter.derives(...)``: they are used without being mentioned.
+    """
+    objects, names = set[str](), set[str]()
+    for node in body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                objects.add(name)
+            case ast.FunctionDef(name=name, decorator_list=decorators):
+                methods = [d.func for d in decorators if isinstance(d, ast.Call)]
+                keepers = {ast.unparse(f).partition(".")[0] for f in methods}
+                if keepers & objects:
+                    names.add(name)
+    return frozenset(names)
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:

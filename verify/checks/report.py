@@ -185,13 +185,17 @@ class Report:
 
 def merged(reports: Sequence[Report]) -> Report:
     """Merge several reports; the first figure is kept."""
-    return Report(
-        [c for r in reports for c in r.checks],
-        [n for r in reports for n in r.notes],
-        {k: v for r in reports for k, v in r.tables.items()},
-        {k: v for r in reports for k, v in r.numbers.items()},
-        next((r.draw for r in reports if r.draw), None),
-    )
+    checks: list[Check] = []
+    notes: list[str] = []
+    tables: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
+    for report in reports:
+        checks += report.checks
+        notes += report.notes
+        tables |= report.tables
+        numbers |= report.numbers
+    draw = next((report.draw for report in reports if report.draw), None)
+    return Report(checks, notes, tables, numbers, draw)
 
 
 def collect(request: Request, command: str) -> Report:
@@ -204,25 +208,22 @@ def collect(request: Request, command: str) -> Report:
     """
     registry.require_command(request.model, command)
     reports = []
-    for model in progress.each(
-        request.model.offering(command), "systems", lambda m: m.name
-    ):
+    systems = request.model.offering(command)
+    for model in progress.each(systems, "systems", lambda m: m.name):
         module = model.wing("verify", command)
         if request.renew and not getattr(module, "TRAINS", False):
             raise ParameterError(
                 f"--train: not for {model.name}, which comes without trained students"
             )
-        with warnings.catch_warnings(
-            action="ignore", category=scope.FarOff
-        ):  # rows say how far
+        # Rows say how far off the theory is: no warning.
+        with warnings.catch_warnings(action="ignore", category=scope.FarOff):
             reports.append(model.command(command)(replace(request, model=model)))
-    return merged(
-        [*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])]
-    )
+    beyond = [f"beyond its scope: {line}" for line in scope.broken()]
+    return merged([*reports, Report([], beyond)])
 
 
 def gathered(
-    groups: Iterable[Callable[..., Iterable[Check]]], *given: Any
+    groups: Iterable[Callable[..., Iterable[Check]]], *arguments: Any
 ) -> list[Check]:
     """Run several groups of checks one after the other; the progress display shows the
     current group.
@@ -231,13 +232,17 @@ def gathered(
     ----------
     groups : iterable of callable
         Functions that return checks.
-    *given
+    *arguments
         Arguments of each function.
     """
-    named = progress.each(
-        groups, "checks", lambda group: group.__name__.replace("_", " ")
-    )
-    return [made for group in named for made in group(*given)]
+
+    def title(group: Callable[..., Iterable[Check]]) -> str:
+        return group.__name__.replace("_", " ")
+
+    checks: list[Check] = []
+    for group in progress.each(groups, "checks", title):
+        checks += group(*arguments)
+    return checks
 
 
 def reporting(
@@ -330,8 +335,11 @@ def derivations(
         from simulate.training.pool import one_thread
 
         eq = table or equations()
+        rows: list[Check] = []
         with one_thread():
-            return [c for group in groups_of(groups, system) for c in group(eq)]
+            for group in groups_of(groups, system):
+                rows += group(eq)
+        return rows
 
     def report(request: Request) -> Report:
         """Report of all checks, including the students' gradients on another device."""

@@ -32,13 +32,8 @@ FOLDER = "reports"  # in the store of runs
 DATA = (".nc", ".csv", ".json", ".npz")
 SHORT = 2.0  # seconds; what takes less is not kept
 LIBRARIES = ("numpy", "scipy", "sympy", "mpmath", "torch", "xarray", "numba")
-NOT_IN_KEY = (
-    "model",
-    "progress",
-    "renew",
-    "runs",
-    "length_flag",
-)  # of the request: by name, or never stored
+# Of the request: by name, or never stored.
+NOT_IN_KEY = ("model", "progress", "renew", "runs", "length_flag")
 
 
 def answer(
@@ -58,31 +53,27 @@ def answer(
     path = None if _once(request) else place(request, command)
     if path is not None and path.is_file() and not anew:
         try:
-            kept = json.loads(_unsealed(path))
-            found = _report(kept)
-            (
-                found.text(wide=True),
-                found.as_dict(),
-            )  # an error if anything is of another kind
-            return (
-                found,
-                f"as stored on {kept['date']}, when it took {kept['seconds']} s",
-            )
+            record = json.loads(_unsealed(path))
+            report = _report(record)
+            # An error if anything is of another kind.
+            report.text(wide=True)
+            report.as_dict()
+            date, seconds = record["date"], record["seconds"]
+            return report, f"as stored on {date}, when it took {seconds} s"
         except Exception:
             pass  # damaged in any way: made again
     begun = time.monotonic()
     report = make()
     seconds = time.monotonic() - begun
     if path is not None and seconds > SHORT:
-        said = {
-            "date": time.strftime("%Y-%m-%d"),
-            "seconds": round(seconds),
+        record = {"date": time.strftime("%Y-%m-%d"), "seconds": round(seconds)}
+        record |= {
             "checks": [asdict(c) for c in report.checks],
             "notes": list(report.notes),
             "tables": [[title, *table] for title, table in report.tables.items()],
             "numbers": report.numbers,
         }
-        _seal(path, json.dumps(said, default=lambda x: x.tolist()).encode())
+        _seal(path, json.dumps(record, default=lambda x: x.tolist()).encode())
     return report, ""
 
 
@@ -114,18 +105,14 @@ def place(request: Request, command: str) -> Path:
     """
     from simulate.store.storage import default_store
 
-    given = {
-        f.name: getattr(request, f.name)
-        for f in fields(request)
-        if f.name not in NOT_IN_KEY
-    }
+    names = [f.name for f in fields(request) if f.name not in NOT_IN_KEY]
     key: dict[str, Any] = {
         "code": digests.sources(request.model, command),
         "data": _data(request.model),
-        "arguments": given,
-        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "arguments": {name: getattr(request, name) for name in names},
         "machine": [platform.python_version(), platform.machine()],
     }
+    key["libraries"] = {name: importlib.metadata.version(name) for name in LIBRARIES}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return default_store() / FOLDER / f"{command}-{request.model.name}-{digest}.json"
 
@@ -140,12 +127,13 @@ def _data(model: Model) -> str:
     return sha.hexdigest()
 
 
-def _report(kept: dict[str, Any]) -> Report:
-    checks = [
-        Check(**{**c, "band": c["band"] and Band(**c["band"])}) for c in kept["checks"]
-    ]
-    tables = {title: (header, rows) for title, header, rows in kept["tables"]}
-    return Report(checks, kept["notes"], tables, kept["numbers"])
+def _report(record: dict[str, Any]) -> Report:
+    checks = []
+    for row in record["checks"]:
+        band = row["band"] and Band(**row["band"])
+        checks.append(Check(**{**row, "band": band}))
+    tables = {title: (header, rows) for title, header, rows in record["tables"]}
+    return Report(checks, record["notes"], tables, record["numbers"])
 
 
 ARRAYS = "kept"  # in a store of runs

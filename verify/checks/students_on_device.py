@@ -90,8 +90,9 @@ def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
         return slopes
 
     def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        weights = [w for group in optimizer.param_groups for w in group["params"]]
-        note(weights, [w.grad for w in weights])
+        for group in optimizer.param_groups:
+            weights = group["params"]
+            note(weights, [w.grad for w in weights])
 
     descends = patch.object(learner.Descent, "step", step)
     handle = register_optimizer_step_pre_hook(hook)
@@ -177,12 +178,12 @@ def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
 
 def checks(model: str, device: torch.device) -> list[Check]:
     """Gradients of every student of a model."""
-    wide = (
-        gradients("state_tracking.student", device, **WIDE)
-        if model == "state_tracking"
-        else []
-    )
-    return [*wide, *(row for name in kinds(model) for row in gradients(name, device))]
+    rows: list[Check] = []
+    if model == "state_tracking":
+        rows += gradients("state_tracking.student", device, **WIDE)
+    for name in kinds(model):
+        rows += gradients(name, device)
+    return rows
 
 
 def ensemble(name: str, tiny: bool) -> tuple[System, Any, range]:
@@ -289,22 +290,24 @@ def stacks(
         stack = system.make(p, seeds, device, dtype)
         for number in range(STEPS):
             stack.step(number)
-        states = [stack.state(b)["weights"] for b in range(len(seeds))]
-        return [
-            {n: w.double().cpu().numpy() for n, w in state.items()} for state in states
+        return [weights(stack.state(b)["weights"]) for b in range(len(seeds))]
+
+    def weights(state: dict[str, Tensor]) -> dict[str, np.ndarray]:
+        return {n: w.double().cpu().numpy() for n, w in state.items()}
+
+    def gap(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
+        """Largest change of a weight relative to the largest weight of its matrix."""
+        changes = [
+            np.abs(one[n] - other[n]).max() / np.abs(other[n]).max() for n in one
         ]
+        return float(max(changes))
 
     alone = [descend([seed])[0] for seed in range(sizes[-1])]
     rows, equal = [], {}
     for size in sizes:
-        gaps = [
-            max(
-                float(np.abs(one[n] - other[n]).max() / np.abs(other[n]).max())
-                for n in one
-            )
-            for one, other in zip(descend(range(size)), alone, strict=False)
-        ]
+        together = zip(descend(range(size)), alone, strict=False)
+        gaps = [gap(one, other) for one, other in together]
         where = f"stack of {size} against alone, {str(dtype)[6:]} on {device}"
         rows.append(vanishing(where, "device", gaps, *TOLERANCE[dtype]))
-        equal[where] = float(np.mean([gap == 0 for gap in gaps]))
+        equal[where] = float(np.mean(np.equal(gaps, 0)))
     return rows, equal

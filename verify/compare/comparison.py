@@ -2,7 +2,7 @@
 
 import html
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,11 +66,12 @@ class Comparison:
         """Fraction of evaluation times at which theory lies within two standard
         deviations of the ensemble mean.
         """
-        return {
-            str(name): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
-            for name, v in self.deviations.items()
-            if v.notnull().any()
-        }
+        shares = {}
+        for name, deviation in self.deviations.items():
+            if deviation.notnull().any():
+                sizes = np.abs(deviation.dropna(deviation.dims[0]))
+                shares[str(name)] = float((sizes <= 2).mean())
+        return shares
 
     def spoken(self) -> str:
         """`inside` as a line of text, and the notes."""
@@ -96,10 +97,9 @@ def compare_one(
     beyond: bool = False,
 ) -> Comparison:
     """One theory with an ensemble, as `verify.compare.curves.compare`."""
-    listed = (
-        bands.values() if isinstance(bands, Mapping) else [bands] * (bands is not None)
-    )
-    if not all(isinstance(band, Band) for band in listed):
+    listed = bands.values() if isinstance(bands, Mapping) else ()
+    mapped = bands is None or isinstance(bands, Mapping)
+    if not (mapped and all(isinstance(band, Band) for band in listed)):
         raise ParameterError(
             f"bands = {shown(bands)}: must be a mapping of names to Bands"
         )
@@ -110,40 +110,41 @@ def compare_one(
     notes: list[str] = [str(curve.attrs["note"])] if "note" in curve.attrs else []
     shared = _shared(curve, runs, time, notes)
     precise = {n: time_axes.precision(curve[n], runs[n]) for n in shared}
-    beside = [f"{n}_{x}" for n in shared for x in ("std", "n") if f"{n}_{x}" in runs]
-    own = [f"{n}_{x}" for n in shared for x in ("bias", "sd") if f"{n}_{x}" in curve]
-    curve = time_axes.numbers("curve", curve, [*shared, *own])
-    shifted = {n: curve[n] + curve[f"{n}_bias"] for n in shared if f"{n}_bias" in own}
-    curve = curve.assign(shifted)
-    runs = time_axes.numbers("runs", runs, [*shared, *beside])
+    published = time_axes.companions(runs, shared, ("std", "n"))
+    of_theory = time_axes.companions(curve, shared, ("bias", "sd"))
+    curve = time_axes.numbers("curve", curve, [*shared, *of_theory])
+    biased = [name for name in shared if f"{name}_bias" in of_theory]
+    curve = curve.assign({name: curve[name] + curve[f"{name}_bias"] for name in biased})
+    runs = time_axes.numbers("runs", runs, [*shared, *published])
     first, last = float(curve[time][0]), float(curve[time][-1])
     margin = 1e-9 * max(abs(first), abs(last))
     within = runs.sel({time: slice(first - margin, last + margin)})
     unit = time_axes.other_unit(curve, runs, time, last)
     if not within.sizes[time]:
+        begin, end = float(runs[time][0]), float(runs[time][-1])
         outside = (
-            f"runs: {time} from {float(runs[time][0]):g} to"
-            f" {float(runs[time][-1]):g} lies outside the curve, which has {first:g} to"
-            f" {last:g}"
+            f"runs: {time} from {begin:g} to {end:g} lies outside the curve, which has"
+            f" {first:g} to {last:g}"
         )
         raise ParameterError("; ".join([outside, *unit]))
     checks = []
     deviations = {}
     blank = defaultdict[str, list[str]](list)
+    times = within[time]
+
+    def at_times(of: Callable[..., xr.DataArray], column: xr.DataArray) -> xr.DataArray:
+        return of(column, time, times.values).assign_coords(times.coords)
+
     for name in shared:
-        theory, between = (
-            f(curve[name], time, within[time].values).assign_coords(within[time].coords)
-            for f in (time_axes.at, time_axes.error)
-        )
+        theory = at_times(time_axes.at, curve[name])
+        between = at_times(time_axes.error, curve[name])
         spread = None
-        if f"{name}_sd" in own and bool((curve[f"{name}_sd"] > 0).any()):
-            spread = time_axes.at(curve[f"{name}_sd"], time, within[time].values)
-            spread = spread.assign_coords(within[time].coords)
+        if f"{name}_sd" in of_theory and bool((curve[f"{name}_sd"] > 0).any()):
+            spread = at_times(time_axes.at, curve[f"{name}_sd"])
         gaps = _gaps(theory, between, within[name], runs, precise[name], spread)
         if gaps is None:
-            blank["not compared, as there is no value at a time of the curve"].append(
-                name
-            )
+            note = "not compared, as there is no value at a time of the curve"
+            blank[note].append(name)
             continue
         for note in gaps.notes(first, last):
             blank[note].append(name)
@@ -213,9 +214,8 @@ def _gaps(
         students.
     """
     error = between**2
-    if (
-        "draw" in theory.dims
-    ):  # the mean is compared, with the standard error of their number
+    # Of several draws the mean is compared, with the standard error of their number.
+    if "draw" in theory.dims:
         draws = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError(
@@ -240,11 +240,13 @@ def _gaps(
         )
     error = error.mean("seed") if "seed" in error.dims else error
     error = error.fillna(0).values + (precision * scale) ** 2
-    known = [runs[f"{name}_{x}"] for x in ("std", "n") if f"{name}_{x}" in runs]
-    if "seed" in gap.dims:
-        known = []
+    of_theory = spread is not None
     if spread is not None:
         known = [spread, count]
+    elif "seed" in gap.dims:
+        known = []
+    else:
+        known = [runs[x] for x in time_axes.companions(runs, [name], ("std", "n"))]
     if len(known) == 1 or (
         known and bool((known[0] < 0).any() | ~(known[1] > 0).any())
     ):
@@ -253,5 +255,4 @@ def _gaps(
             " together: tables.published"
         )
     std, n = [0 * measured + x for x in known] or (None, None)
-    own = spread is not None
-    return Gaps(gap, measured, runs[name], time, error, scale, std, n, own)
+    return Gaps(gap, measured, runs[name], time, error, scale, std, n, of_theory)

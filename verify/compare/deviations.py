@@ -146,19 +146,19 @@ class Gaps:
         one.
         """
         scale, parts = self.scale, list(self.parts())
-        looked, every = int(self.used.sum()), len(self.times)
-        some = "" if looked == every else f"; at {looked} of {every} times of the runs"
+        used, times = int(self.used.sum()), len(self.times)
+        where = "" if used == times else f"; at {used} of {times} times of the runs"
         what = f"{name}{label}, largest deviation, at {self.time} = "
         if not (self.own or (self.samples > 1).any()):
             part = max(parts, key=lambda part: abs(part.predicted - part.measured))
+            why = "one curve, nothing says how it scatters: held to 5% of the largest"
             return check.near(
                 f"{what}{self.at(part):.3g}",
                 name,
                 part.predicted,
                 part.measured,
                 check.SEEN,
-                "one curve, nothing says how it scatters: held to 5% of the largest"
-                " size" + some,
+                f"{why} size{where}",
                 scale,
                 band,
             )
@@ -172,15 +172,13 @@ class Gaps:
         for x in parts:
             if x is not part:
                 _, points, length, number = merged.get(x.samples, (0, 0, 0.0, 0))
-                merged[x.samples] = (
-                    x.samples,
-                    points + x.points,
-                    length + x.length,
-                    number + 1,
-                )
+                sums = points + x.points, length + x.length, number + 1
+                merged[x.samples] = (x.samples, *sums)
         most = self.samples.max() if self.std is not None else self.students_with_values
         few = f"; {part.samples:g} of {most:g} students there"
         few = "" if self.own or part.samples == most else few
+        others = tuple(merged.values())
+        shape = Shape(part.skewness, part.points, part.length, others)
         return check.estimated(
             f"{what}{self.at(part):.3g}",
             name,
@@ -190,10 +188,8 @@ class Gaps:
             part.samples,
             band=band,
             scale=scale,
-            reason=check.Z_REASON + few + some,
-            shape=Shape(
-                part.skewness, part.points, part.length, tuple(merged.values())
-            ),
+            reason=check.Z_REASON + few + where,
+            shape=shape,
         )
 
     def at(self, part: Part) -> float:
@@ -217,17 +213,15 @@ class Gaps:
         times = self.times
         used = self.gap[self.time].values[self.used]
         if len(used) < len(times):
-            outside = bool((times < used[0]).any() or (times > used[-1]).any())
-            yield (
+            note = (
                 f"compared at {len(used)} of {len(times)} times of the runs, "
                 f"{self.time} = {used[0]:g} to {used[-1]:g}"
-                + (f"; the curve covers {first:g} to {last:g}" if outside else "")
-                + (
-                    "; two students have values there"
-                    if self.own < (self.samples == 1).any()
-                    else ""
-                )
             )
+            if (times < used[0]).any() or (times > used[-1]).any():
+                note += f"; the curve covers {first:g} to {last:g}"
+            if not self.own and (self.samples == 1).any():
+                note += "; two students have values there"
+            yield note
         if "seed" in self.runs.dims:
             blank = self.runs.sizes["seed"] - self.students_with_values
             if blank:

@@ -82,34 +82,33 @@ class Rate:
             worst = max(pairs, key=lambda pair: pair[0] / pair[1])
             return estimated(name, equation, 0.0, *worst, self.seeds, scale=1.0)
         spread = self.error * np.sqrt(self.seeds)
+        needed = samples_needed(spread, APART) if np.isfinite(spread) else None
+        z = abs(self.exponent - self.order) / self.error
         return Check(
             name,
             equation,
             self.order,
             self.exponent,
-            abs(self.exponent - self.order) / self.error,
+            z,
             self.allowed / self.error,
             WHY,
             standard_error=self.error,
             resolution=self.offset,
-            samples_needed=(
-                samples_needed(spread, APART) if np.isfinite(spread) else None
-            ),
+            samples_needed=needed,
         )
 
     def __str__(self) -> str:
         """Steps with their differences, and the result in a line."""
         rows = zip(self.steps, self.differences, (np.nan, *self.local), strict=True)
-        seen = f"; a constant error of {self.offset:.1e} would have been noticed"
-        lines = [f"{h:<12.6g}{d:<12.3e}{q:.4f}".removesuffix("nan") for h, d, q in rows]
-        return "\n".join(
-            [
-                "step        difference  exponent",
-                *lines,
-                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}:"
-                f" {self.verdict}" + seen * bool(np.isfinite(self.offset)),
-            ]
-        )
+        lines = ["step        difference  exponent"]
+        for h, difference, exponent in rows:
+            line = f"{h:<12.6g}{difference:<12.3e}{exponent:.4f}"
+            lines.append(line.removesuffix("nan"))
+        result = f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}"
+        result += f": {self.verdict}"
+        if np.isfinite(self.offset):
+            result += f"; a constant error of {self.offset:.1e} would have been noticed"
+        return "\n".join([*lines, result])
 
 
 def fitted(
@@ -121,27 +120,23 @@ def fitted(
 
     def logs(parts: list[np.ndarray]) -> np.ndarray:
         """Logarithms of root mean squares."""
-        return np.log(
-            [
-                max(np.sqrt((x.mean(0) ** 2).mean()), y / 2)
-                for x, y in zip(parts, floors, strict=True)
-            ]
-        )
+        means = [np.sqrt((x.mean(0) ** 2).mean()) for x in parts]
+        return np.log(np.maximum(means, floors / 2))
 
-    without = range(seeds if seeds > 1 else 0)
-    fewer = np.array(
-        [logs([np.delete(x, k, 0) for x in gaps]) for k in without] or [logs(gaps)]
-    )
-    whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(
-        0
-    )  # without the share of noise
-    sizes = np.exp(whole)
+    def without(seed: int) -> list[np.ndarray]:
+        return [np.delete(x, seed, 0) for x in gaps]
+
+    fewer = np.array([logs(gaps)])
+    if seeds > 1:
+        fewer = np.array([logs(without(seed)) for seed in range(seeds)])
+    # Without the share of noise.
+    log_sizes = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)
+    sizes = np.exp(log_sizes)
 
     def scatter(of: np.ndarray) -> np.ndarray:
         """Standard errors of linear combinations of the logarithms."""
-        scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(
-            0
-        )
+        squares = ((fewer - fewer.mean(0)) @ of.T) ** 2
+        scattered = (1 - 1 / len(fewer)) * squares.sum(0)
         return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
 
     noise = [x.var(0, ddof=min(1, seeds - 1)).mean() / seeds for x in gaps]
@@ -151,10 +146,11 @@ def fitted(
         columns = [np.ones(n), np.log(h), *((h / h[0]) ** j for j in range(1, k + 1))]
         w = 1 / scatter(np.eye(n))[used] if seeds > 1 else np.ones(k + 2)
         fits[k, used] = np.linalg.pinv(np.stack(columns, 1)[used] * w[:, None])[1] * w
-    best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(fits @ whole)))) + 1
+    changes = np.diff(fits @ log_sizes)
+    best = int(np.argmin(np.hypot(scatter(fits)[1:], changes))) + 1
     chance = float(scatter(fits)[best])
 
-    def found(x: np.ndarray) -> Rate:
+    def result(x: np.ndarray) -> Rate:
         local = np.diff(x) / np.diff(np.log(h))
         first, power = (float(fits[k] @ x) for k in (0, best))
         spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))
@@ -170,8 +166,11 @@ def fitted(
             order, power, error, steps, apart, errors, between, allowed, np.inf, samples
         )
 
-    rate, unseen = found(whole), [0.0]
+    def shifted(by: float) -> Rate:
+        return result(np.log(np.maximum(abs(sizes + by), floors)))
+
+    rate, unseen = result(log_sizes), [0.0]
     for x in sizes.max() * np.geomspace(1e-9, 1, 361):
-        moved = (found(np.log(np.maximum(abs(sizes + y), floors))) for y in (x, -x))
-        unseen += [x] * any(y.verdict == "agrees" for y in moved)
+        if any(shifted(by).verdict == "agrees" for by in (x, -x)):
+            unseen.append(x)
     return replace(rate, offset=max(unseen)) if rate.verdict == "agrees" else rate

@@ -147,48 +147,47 @@ def rank(
         comparisons[name] = compare_one(curve, runs, time=time, beyond=beyond)
         with scope.allow_beyond(beyond):
             gaps[name] = _gaps(*time_axes.pair(curve, runs, time))
-    shared = set.intersection(*({*map(str, of.data_vars)} for of in gaps.values()))
+    variables = [{*map(str, gap.data_vars)} for gap in gaps.values()]
+    shared = sorted(set.intersection(*variables))
     if not shared:
         raise ParameterError("curves: no variable that all theories and the runs have")
-    aligned = xr.align(*(of[sorted(shared)] for of in gaps.values()), join="inner")
-    seen = [of.notnull() for of in aligned]
-    known = {x: np.all([of[x] for of in seen], 0) for x in shared}
-    each = []
-    for of in aligned:
-        squares = [
-            np.where(known[x], of[x].values ** 2, 0.0).sum(-1) for x in sorted(shared)
-        ]
-        each.append(np.sum(squares, 0))
-    values = np.sum([known[x].sum(-1) for x in sorted(shared)], 0)
+    aligned = xr.align(*(gap[shared] for gap in gaps.values()), join="inner")
+    known = {}
+    for name in shared:
+        known[name] = np.all([gap[name].notnull() for gap in aligned], 0)
+    distances = []
+    for gap in aligned:
+        squares = [np.where(known[x], gap[x].values ** 2, 0.0) for x in shared]
+        distances.append(np.sum([square.sum(-1) for square in squares], 0))
+    values = np.sum([known[x].sum(-1) for x in shared], 0)
     if not values.any():
         raise ParameterError("curves: have no value at a time that all of them cover")
-    return _ranked([*curves], np.array(each), values, comparisons)
+    return _ranked([*curves], np.array(distances), values, comparisons)
 
 
 def _gaps(curve: xr.Dataset, runs: xr.Dataset, time: str) -> xr.Dataset:
     """Theory minus each student, in units of the largest measured size, over ``(seed,
     time)``.
     """
-    names = [
-        str(n)
-        for n in curve.data_vars
-        if n in runs
-        and {*curve[n].dims, *runs[n].dims} <= {time, "seed", "draw"}
-        and time in curve[n].dims
-        and time in runs[n].dims
-    ]
+    names = []
+    for name in curve.data_vars:
+        if name in runs:
+            dims, measured = curve[name].dims, runs[name].dims
+            over_time = time in dims and time in measured
+            if over_time and {*dims, *measured} <= {time, "seed", "draw"}:
+                names.append(str(name))
     curve = time_axes.numbers("curve", curve, names)
     runs = time_axes.numbers("runs", runs, names)
     inside = runs.sel({time: slice(float(curve[time][0]), float(curve[time][-1]))})
-    found = {}
+    gaps = {}
     for name in names:
         theory = curve[name].mean("draw") if "draw" in curve[name].dims else curve[name]
-        there = time_axes.at(theory, time, inside[time].values)
-        gap = there.assign_coords({time: inside[time]}) - inside[name]
+        predicted = time_axes.at(theory, time, inside[time].values)
+        gap = predicted.assign_coords({time: inside[time]}) - inside[name]
         gap = gap if "seed" in gap.dims else gap.expand_dims("seed")
         size = float(np.abs(runs[name]).max()) or 1.0
-        found[name] = gap.transpose("seed", time) / size
-    return xr.Dataset(found)
+        gaps[name] = gap.transpose("seed", time) / size
+    return xr.Dataset(gaps)
 
 
 def _ranked(

@@ -207,13 +207,12 @@ def _source(
         return {"": _column(path, header, word)}, factor
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
-    words = {w for label in matches for w in re.split("[^a-z]+", label.lower())}
+    words = {*re.split("[^a-z]+", " ".join(matches).lower())}
     if not matches or SUMMARIES & words:
-        some = (
-            textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
-        )
+        labels = textwrap.shorten(", ".join(matches), 300, placeholder=" ...")
         raise ParameterError(
-            f"{path}: * in {word} must be students only; it stands for {some}"
+            f"{path}: * in {word} must be students only; it stands for"
+            f" {labels or 'nothing'}"
         )
     return {label: _column(path, header, c) for label, c in matches.items()}, factor
 

@@ -2,6 +2,7 @@
 time, sorted, of numbers, and each student once.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -87,11 +88,8 @@ def _named(curve: xr.Dataset, runs: xr.Dataset, time: str | None, what: str) -> 
         return runs.rename({time: name}), name
     if time is None:
         shared = [d for d in ours if d in runs.dims]
-        alone = [
-            d
-            for d in shared
-            if any({d} == {*v.dims} - {*UNTIMED} for v in curve.values())
-        ]
+        timed = [{*v.dims} - {*UNTIMED} for v in curve.values()]
+        alone = [d for d in shared if {d} in timed]
         if len(alone or shared) > 1:
             raise ParameterError(
                 f"time = None: {what} must have one; it has {', '.join(shared)}"
@@ -170,28 +168,33 @@ def numbers(whose: str, data: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
                 f"{whose}.{name}: must be real numbers, not {values.dtype}"
             )
         if np.isinf(values).any():
-            place = (
-                values.where(np.isinf(values))
-                .stack(place=values.dims)
-                .dropna("place")[0]
-            )
-            where = ", ".join(
-                f"{d} = {place.coords[d].item()}"
-                for d in values.dims
-                if d in place.coords
-            )
+            infinite = values.where(np.isinf(values)).stack(place=values.dims)
+            first = infinite.dropna("place")[0].coords
+            places = [f"{d} = {first[d].item()}" for d in values.dims if d in first]
             raise ParameterError(
-                f"{whose}.{name}: is infinite at {where}; NaN makes it blank"
+                f"{whose}.{name}: is infinite at {', '.join(places)}; NaN makes it"
+                " blank"
             )
     return data.astype(float)
 
 
+def companions(
+    data: xr.Dataset, names: Iterable[str], suffixes: Iterable[str]
+) -> list[str]:
+    """Variables ``NAME_SUFFIX`` that a dataset has."""
+    pairs = itertools.product(names, suffixes)
+    variables = [f"{name}_{suffix}" for name, suffix in pairs]
+    return [variable for variable in variables if variable in data]
+
+
 def _used(data: xr.Dataset) -> set[Any]:
     """Seeds with any value."""
-    some = [
-        v.notnull().any({*v.dims} - {"seed"}) for v in data.values() if "seed" in v.dims
-    ]
-    return {seed for mask in some for seed in mask.seed.values[mask.values].tolist()}
+    seeds: set[Any] = set()
+    for values in data.values():
+        if "seed" in values.dims:
+            present = values.notnull().any({*values.dims} - {"seed"})
+            seeds |= {*present.seed.values[present.values].tolist()}
+    return seeds
 
 
 def _seeds(data: xr.Dataset) -> list[Any]:

@@ -53,10 +53,9 @@ def emergence_times(
         If a variable is missing, the time is not clear or no finite numbers, or the
         theory does not describe the students.
     """
+    what = next(iter(levels), "the curve")
     with scope.allow_beyond(beyond):
-        theory, runs, time = time_axes.pair(
-            theory, runs, time, next(iter(levels), "the curve")
-        )
+        theory, runs, time = time_axes.pair(theory, runs, time, what)
     if not levels:
         raise ParameterError("levels: none given; say for instance A=0.5")
     datasets = []
@@ -67,25 +66,21 @@ def emergence_times(
             s for s, of in sides.items() if name not in of or time not in of[name].dims
         ]
         if missing:
-            known = ", ".join(
-                str(n) for n, v in runs.items() if n in theory and time in v.dims
-            )
-            said = f"not {' or '.join(missing)} over {time}"
-            raise ParameterError(f"{name}: {said}; both have {known or 'none'}")
-        both = [
-            time_axes.numbers(side, data, [name])[name] for side, data in sides.items()
-        ]
-        rise = _rise([x.transpose(..., time).values - level for x in both])
-        label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
-        first = {
-            part: values
-            for side, curve in zip(sides, both, strict=True)
-            for part, values in zip(
-                (side, f"{side}_note"),
-                _crossing(curve, level, time, -1 if rise < 0 else 1),
-                strict=True,
-            )
+            shared = [n for n, v in runs.items() if n in theory and time in v.dims]
+            known = ", ".join(map(str, shared)) or "none"
+            sought = f"not {' or '.join(missing)} over {time}"
+            raise ParameterError(f"{name}: {sought}; both have {known}")
+        curves = {
+            side: time_axes.numbers(side, data, [name])[name]
+            for side, data in sides.items()
         }
+        rise = _rise([x.transpose(..., time).values - level for x in curves.values()])
+        label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
+        direction = -1 if rise < 0 else 1
+        first = {}
+        for side, curve in curves.items():
+            crossing, note = _crossing(curve, level, time, direction)
+            first |= {side: crossing, f"{side}_note": note}
         datasets.append(xr.Dataset(first).expand_dims(quantity=[label]))
     times = xr.concat(datasets, "quantity")
     order = ["measured", "predicted", "measured_note", "predicted_note"]
@@ -97,12 +92,13 @@ def _rise(sides: Sequence[np.ndarray]) -> float:
     those that do downwards, in sum over students and theory; where none crosses, by
     their ends.
     """
-    rows = [
-        [row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1])] for of in sides
-    ]
-    crossing = [[-r[0] for r in of if r.size and r.min() < 0 < r.max()] for of in rows]
-    ends = [[r[-1] - r[0] for r in of if r.size] for of in rows]
-    return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
+    crossing, ends = [], []
+    for curves in sides:
+        rows = [row[np.isfinite(row)] for row in curves.reshape(-1, curves.shape[-1])]
+        crossing.append([-r[0] for r in rows if r.size and r.min() < 0 < r.max()])
+        ends.append([r[-1] - r[0] for r in rows if r.size])
+    rises = crossing if any(crossing) else ends
+    return sum(np.sign(side).mean() for side in rises if side)
 
 
 def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:

@@ -35,19 +35,14 @@ from verify.statement.emergence import approached, emergence
 LARGE_SIZES = (64, 128, 256, 512)
 
 
-def of_bursts() -> list[Check]:
+@listed
+def of_bursts() -> Iterator[Check]:
     """What the second layer sees is of order B/N, and left out."""
-    return [
-        approached(
-            stated,
-            [Parameters(N=B * N, B=B) for N in LARGE_SIZES],
-            "alpha",
-            emergence_time,
-            "burst_time",
-            lambda p: 1 / p.N,
+    for B in (1, 2):
+        sizes = [Parameters(N=B * N, B=B) for N in LARGE_SIZES]
+        yield approached(
+            stated, sizes, "alpha", emergence_time, "burst_time", lambda p: 1 / p.N
         )
-        for B in (1, 2)
-    ]
 
 
 rates = (of_bursts,)
@@ -76,16 +71,14 @@ def running_sums() -> Iterator[Check]:
     and more.
     """
     for mask in all_weights_times.MASKS:
-        told = [loss_and_gradient(point(N), N, B, mask) for N, B in NETWORKS]
-        sums, network = (
-            np.concatenate([np.append(slopes, loss) for loss, slopes in side])
-            for side in (
-                told,
-                [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS],
-            )
-        )
+        by_sums, by_network = [], []
+        for N, B in NETWORKS:
+            loss, slopes = loss_and_gradient(point(N), N, B, mask)
+            by_sums += [*slopes, loss]
+            loss, slopes = Network(N, "last", mask, B)(point(N))
+            by_network += [*slopes, loss]
         name = f"loss and gradient of all weights on a burst, {mask} mask"
-        yield identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY)
+        yield identity(name, "burst_loss", by_sums, by_network, EXACT, EXACT_WHY)
 
 
 def by_equations(
@@ -103,18 +96,16 @@ def by_equations(
 
     inside = range(1, right + 1)
     others = range(1, size - right + 1)
-    w = {
-        f"w_{x}": np.append(
-            np.ones(len(others)), [attended(f"right_{x}", k=k) for k in inside]
-        )
-        for x in KINDS
-    }
+    w = {}
+    for x in KINDS:
+        right_keys = [attended(f"right_{x}", k=k) for k in inside]
+        w[f"w_{x}"] = np.append(np.ones(len(others)), right_keys)
     if mask == "strict":
         w["w_item"][0] = attended("first")
     else:
         w["w_query"] = np.array(attended("query"))
-    every = sum(x.sum() for x in w.values())
-    known |= {"w_query": 0.0} | {name: x / every for name, x in w.items()}
+    normaliser = sum(x.sum() for x in w.values())
+    known |= {"w_query": 0.0} | {name: x / normaliser for name, x in w.items()}
     for name, short in (("retrieved", "r"), ("output", "c")):
         for x in KINDS:
             form = eq[f"burst_{name}_{x}{end}"]
@@ -160,58 +151,46 @@ def beside(
     flow: Mapping[str, float],
     of: str,
     where: str,
-    *given: Any,
+    equation: str,
+    tolerance: float,
+    why: str,
 ) -> Iterator[Check | str]:
     """Times of alpha_3 = 1/2 and of the drop by a law
     and by the flow of all weights.
     """
     names = ("T_alpha", "T_drop")
-    yield from [
-        identity(
-            f"law of all weights {of}for {n}, {where}",
-            given[0],
-            law[n],
-            flow[n],
-            *given[1:],
-        )
-        for n in names
-    ]
-    told = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
-    yield f"  all weights, {where.removeprefix('right pair among the ')}: {told}"
+    for n in names:
+        label = f"law of all weights {of}for {n}, {where}"
+        yield identity(label, equation, law[n], flow[n], tolerance, why)
+    times = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
+    yield f"  all weights, {where.removeprefix('right pair among the ')}: {times}"
 
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> Noted:
     """Flow of eight pseudo-parameters against that of all weights."""
-    return together(
-        beside(
-            laws.predicted(N, right=B),
-            all_weights_times.flow_times(N, "last", B),
-            "on a burst ",
-            f"N = {N}, B = {B}",
-            "plateau_loss_burst",
-            LAW_CLOSE,
-            LAW_WHY,
+    parts = []
+    for N, B in settings:
+        law = laws.predicted(N, right=B)
+        flow = all_weights_times.flow_times(N, "last", B)
+        where, equation = f"N = {N}, B = {B}", "plateau_loss_burst"
+        parts.append(
+            beside(law, flow, "on a burst ", where, equation, LAW_CLOSE, LAW_WHY)
         )
-        for N, B in settings
-    )
+    return together(parts)
 
 
 def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> Noted:
     """One right pair at a random recent place: flow of five pseudo-parameters against
     that of all weights.
     """
-    return together(
-        beside(
-            recent.predicted(N, w, rtol=1e-5),
-            recent.exact(N, w, rtol=1e-5),
-            "",
-            f"right pair among the last {w:g} N, N = {N}",
-            "T_alpha_all_recent",
-            RECENT_CLOSE,
-            RECENT_WHY,
-        )
-        for N, w in settings
-    )
+    parts = []
+    for N, w in settings:
+        law = recent.predicted(N, w, rtol=1e-5)
+        flow = recent.exact(N, w, rtol=1e-5)
+        where = f"right pair among the last {w:g} N, N = {N}"
+        equation = "T_alpha_all_recent"
+        parts.append(beside(law, flow, "", where, equation, RECENT_CLOSE, RECENT_WHY))
+    return together(parts)
 
 
 def everything(full: bool = True, **more: Any) -> Noted:

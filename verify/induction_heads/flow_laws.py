@@ -39,7 +39,10 @@ def orthonormal(
     In the nineteen directions, all that a batch could average over is the queried pair:
     each one in turn for a uniform query.
     """
-    p = Parameters(
+    if trained == "nineteen":
+        query, batch = ("last", 1) if query == "last" else ("each", N)
+    eval_every = max(1, steps // 400)
+    return Parameters(
         N=N,
         D=2 * N,
         trained=trained,
@@ -48,15 +51,8 @@ def orthonormal(
         eta=rate * (2 * N) ** 2,
         batch_size=batch,
         steps=steps,
-        eval_every=max(1, steps // 400),
+        eval_every=eval_every,
         B=right,
-    )
-    if trained != "nineteen":
-        return p
-    return (
-        p.replace(batch_size=1)
-        if query == "last"
-        else p.replace(query="each", batch_size=N)
     )
 
 
@@ -121,14 +117,12 @@ def fitted() -> Iterator[Check]:
         # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not
         # lost to rounding.
         law = 2 * emergence.gaussian(limit)
-        beyond = [
-            2 * n**2 * (emergence.gaussian(b) - emergence.gaussian(limit))
-            + n * emergence.Path(n).excess(b)
-            for n, b in zip(FIT, betas, strict=True)
-        ]
-        solution = np.linalg.solve(
-            np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond
-        )
+        beyond = []
+        for n, b in zip(FIT, betas, strict=True):
+            gap = emergence.gaussian(b) - emergence.gaussian(limit)
+            beyond.append(2 * n**2 * gap + n * emergence.Path(n).excess(b))
+        terms = np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1)
+        solution = np.linalg.solve(terms, beyond)
         solution[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
             yield identity(
@@ -240,9 +234,8 @@ def network(**more: Any) -> Iterator[Check | str]:
     length = 1.4 * max(exact.values())
     trained = {r: constrained(SIZE, r, length, **more) for r in RATES}
     runs = trained[0.2].isel(seed=0)
-    euler = ih.flow().descend(
-        Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1
-    )
+    p = Parameters.emergence(N=SIZE, D=2 * SIZE)
+    euler = ih.flow().descend(p, 0.2, runs.sizes["t"] - 1)
     three = ["alpha", "beta", "gamma"]
     yield identity(
         "constrained network, every step",
@@ -252,38 +245,37 @@ def network(**more: Any) -> Iterator[Check | str]:
         1e-11,
         f"rounding of {euler.sizes['t']} steps, float64",
     )
-    times_, early = (
-        {r: {k: v[0] for k, v in crossings(trained[r], level).items()} for r in RATES}
-        for level in (HALF, THRESHOLD)
-    )
-    yield from (
-        "",
-        (
-            f"constrained network at N = {SIZE}, step in t -> times (flow in the last"
-            " row):"
-        ),
-    )
-    for label, reached in (
-        *((f"{r:<6g}", times_[r]) for r in RATES),
-        ("flow  ", exact),
-    ):
-        yield f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact)
-    limits = [(name, exact[name], [times_[r][name] for r in RATES]) for name in exact]
+
+    def reached(level: float) -> dict[str, list[float]]:
+        """Times of each rate, by name."""
+        of_rates = [crossings(trained[rate], level) for rate in RATES]
+        return {name: [float(x[name][0]) for x in of_rates] for name in exact}
+
+    halves, early = reached(HALF), reached(THRESHOLD)
+    yield ""
+    where = f"constrained network at N = {SIZE}"
+    yield f"{where}, step in t -> times (flow in the last row):"
+    for k, rate in enumerate(RATES):
+        cells = [f"{name} {halves[name][k]:.5f}" for name in exact]
+        yield f"  {rate:<6g}" + "  ".join(cells)
+    yield "  flow  " + "  ".join(f"{name} {time:.5f}" for name, time in exact.items())
+    limits = [(name, exact[name], halves[name]) for name in exact]
     for name, flow, measured in limits:
+        distances = np.abs(np.array(measured) - flow)
         yield near(
             f"order of convergence of {name} in the rate",
             "flow (B.5)",
             1.0,
-            np.polyfit(np.log(RATES), np.log(np.abs(np.array(measured) - flow)), 1)[0],
+            np.polyfit(np.log(RATES), np.log(distances), 1)[0],
             0.15,
             "Euler is of order 1; second-order terms at rate 0.4",
         )
-    for name, flow in (
-        ("T_beta", path.of_beta(THRESHOLD)),
-        ("T_alpha", path.of_alpha(THRESHOLD)),
-    ):
-        label = f"{name} at threshold {THRESHOLD:g}"
-        limits.append((label, flow, [early[r][name] for r in RATES]))
+    at_threshold = f"at threshold {THRESHOLD:g}"
+    of_beta, of_alpha = path.of_beta(THRESHOLD), path.of_alpha(THRESHOLD)
+    limits += [
+        (f"T_beta {at_threshold}", of_beta, early["T_beta"]),
+        (f"T_alpha {at_threshold}", of_alpha, early["T_alpha"]),
+    ]
     for name, flow, (*_, large, small) in limits:
         yield identity(
             f"{name} extrapolated to rate 0",

@@ -52,19 +52,26 @@ def any_query(eq: Table) -> Iterator[Check]:
     for mask, end in ENDS.items():
         loss = spelled(eq, "loss_query", end)
         derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
-        points = [
-            Point(N, pair, mask, pair) for N in SIZES[:3] for pair in range(1, N + 1)
-        ]
-        sides = {
-            "loss": ([x.number(loss) for x in points], [x.loss for x in points]),
-            "its gradient": (
-                [[x.number(slope) for slope in derivatives] for x in points],
-                [x.gradient for x in points],
-            ),
-        }
-        for words, (predicted, measured) in sides.items():
-            label = f"{words} for every q, {mask} mask"
-            yield identity(label, f"loss_query{end}", predicted, measured, *BY_AUTOGRAD)
+        points = []
+        for N in SIZES[:3]:
+            points += [Point(N, pair, mask, pair) for pair in range(1, N + 1)]
+        yield identity(
+            f"loss for every q, {mask} mask",
+            f"loss_query{end}",
+            [x.number(loss) for x in points],
+            [x.loss for x in points],
+            *BY_AUTOGRAD,
+        )
+        slopes = []
+        for x in points:
+            slopes.append([x.number(derivative) for derivative in derivatives])
+        yield identity(
+            f"its gradient for every q, {mask} mask",
+            f"loss_query{end}",
+            slopes,
+            [x.gradient for x in points],
+            *BY_AUTOGRAD,
+        )
 
 
 @listed
@@ -128,9 +135,8 @@ def uniform_query(eq: Table) -> list[Check]:
     """
     N, start = 5, pseudo(gamma_3=0.8)
     pairs = range(1, N + 1)
-    points = [
-        Point(N, pair, "strict", 0) for pair in pairs
-    ]  # the same parameters for all q
+    # The same parameters for all q.
+    points = [Point(N, pair, "strict", 0) for pair in pairs]
     slope = eq["initial_slope"].rhs
     predicted = [
         slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8) for pair in pairs
@@ -140,14 +146,13 @@ def uniform_query(eq: Table) -> list[Check]:
     ]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
-    losses, gradients = (
-        np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient")
-    )
+    mean_loss = np.mean([x.loss for x in points], 0)
+    mean_gradient = np.mean([x.gradient for x in points], 0)
     rows = (
         ("slope of beta at the start, every q", "initial_slope", predicted, measured),
         ("  mean over q", "mean_initial_slope", mean, np.mean(measured)),
-        ("loss averaged over q", "loss_query", loss, losses),
-        ("  its gradient", "loss_query", gradient, gradients),
+        ("loss averaged over q", "loss_query", loss, mean_loss),
+        ("  its gradient", "loss_query", gradient, mean_gradient),
     )
     return [
         identity(name, of, one, other, *BY_AUTOGRAD) for name, of, one, other in rows
@@ -206,7 +211,8 @@ def chain(eq: Table) -> list[Check]:
     return sides.checks()
 
 
-def conserved(eq: Table) -> list[Check]:
+@listed
+def conserved(eq: Table) -> Iterator[Check]:
     """The invariant, its two solutions, and the optimal gamma, against autograd of the
     network and the integrated flow.
     """
@@ -233,17 +239,14 @@ def conserved(eq: Table) -> list[Check]:
     plateau = Sides(eq, *BY_AUTOGRAD)
     silent = Network(4, 4, "strict")(pseudo(gamma_3=1.0))[0]
     plateau.add("plateau: gamma = 1, alpha = beta = 0", "plateau", {"N": 4.0}, silent)
-    kept = eq["invariant"].evaluate(along)
-    return [
-        vanishing("dC/dt by autograd", "invariant", moved, *BY_AUTOGRAD),
-        vanishing(
-            "C along the flow", "invariant", kept, solutions.tolerance, solutions.reason
-        ),
-        *solutions.checks(),
-        vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
-        *least.checks(),
-        *plateau.checks(),
-    ]
+    invariant = eq["invariant"].evaluate(along)
+    close = solutions.tolerance, solutions.reason
+    yield vanishing("dC/dt by autograd", "invariant", moved, *BY_AUTOGRAD)
+    yield vanishing("C along the flow", "invariant", invariant, *close)
+    yield from solutions.checks()
+    yield vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD)
+    yield from least.checks()
+    yield from plateau.checks()
 
 
 GRADIENTS = (

@@ -19,11 +19,8 @@ from verify.checks.check import Band, Check, at_least, listed, near, sampled
 from verify.induction_heads.flow_laws import dropped
 
 SEEDS, ABLATED = range(8), range(6)
-STRUCTURE = {
-    4: (100, 200, 400),
-    8: (200, 400, 800),
-    16: (250, 500, 1000),
-}  # App. C: N, steps
+# App. C: N, steps.
+STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}
 ABLATION = {(16, 32): 300, (32, 16): 600, (8, 32): 200}  # App. D: (N, D), steps
 OTHERS = (
     "the other sixteen directions take part; items and labels are not orthonormal; no"
@@ -99,22 +96,20 @@ def weights(**more: Any) -> Iterator[Check]:
         for step in STRUCTURE[N]:
             there = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
             where = f"N = {N}, D = 16, step {step}"
-            yield from [
-                at_least(
-                    f"smallest of the three over the largest of sixteen, {where}",
-                    "Sec. 5",
-                    1.0,
-                    lead(there),
-                    "least over seeds",
-                ),
-                sampled(
-                    f"cosine between two students outside the 19 directions, {where}",
-                    "Theorem 1",
-                    0.0,
-                    shared(outside(there)),
-                    scale=1.0,
-                ),
-            ]
+            yield at_least(
+                f"smallest of the three over the largest of sixteen, {where}",
+                "Sec. 5",
+                1.0,
+                lead(there),
+                "least over seeds",
+            )
+            yield sampled(
+                f"cosine between two students outside the 19 directions, {where}",
+                "Theorem 1",
+                0.0,
+                shared(outside(there)),
+                scale=1.0,
+            )
 
 
 @listed
@@ -124,67 +119,58 @@ def ablations(**more: Any) -> Iterator[Check]:
     """
     for N, D in ABLATION:
         where = f"Gaussian data, uniform q, N = {N}, D = {D}"
-        both = [
-            train(ablation((N, D), w), seeds=ABLATED, **more)
-            for w in ("all", "projected")
-        ]
-        yield from [
-            at_least(
-                f"smallest of the three over the largest of sixteen, {where}, end of"
-                " training",
-                "Sec. 5",
-                1.0,
-                lead(both[0].isel(t=-1)),
-                "least over seeds",
-            ),
-            sampled(
-                f"drop of all weights over that of three directions, {where}",
-                "Hypothesis 2",
-                1.0,
-                dropped(both[0]).values / dropped(both[1]).values,
-                band=BANDS[N, D],
-            ),
-        ]
+        every_weight, three = (
+            train(ablation((N, D), weights), seeds=ABLATED, **more)
+            for weights in ("all", "projected")
+        )
+        yield at_least(
+            f"smallest of the three over the largest of sixteen, {where}, end of"
+            " training",
+            "Sec. 5",
+            1.0,
+            lead(every_weight.isel(t=-1)),
+            "least over seeds",
+        )
+        yield sampled(
+            f"drop of all weights over that of three directions, {where}",
+            "Hypothesis 2",
+            1.0,
+            dropped(every_weight).values / dropped(three).values,
+            band=BANDS[N, D],
+        )
 
 
-def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
+@listed
+def mechanism(p: StandardParameters | None = None, **more: Any) -> Iterator[Check]:
     """Fraction of rows of the matrices of Fig. 2 in which the predicted column is the
     largest; minimum over seeds.
     """
     p = p or StandardParameters()
     runs = standard.train(p, seeds=SEEDS, **more)
     tokens, block = p.vocabulary, p.block
-    each = (
-        tokens + block
-    )  # directions of the embeddings, and of the output of every head
-    past = np.where(
-        np.tri(block, dtype=bool), runs.scores_1.values[:, tokens:, tokens:], -np.inf
-    )
-    shares = {
-        "layer 1 finds the position before": (
-            past[:, 1:].argmax(2) == np.arange(block - 1)
-        ),
-        "layer 2 finds the token that layer 1 wrote": (
-            runs.scores_2.values[:, :tokens, each : each + tokens].argmax(2)
-            == np.arange(tokens)
-        ),
-        "the output reads the token that layer 2 wrote": (
-            runs.readout.values[:, :, 2 * each : 2 * each + tokens].argmax(2)
-            == np.arange(tokens)
-        ),
+    # Directions of the embeddings, and of the output of every head.
+    each = tokens + block
+    scores = runs.scores_1.values[:, tokens:, tokens:]
+    previous = np.where(np.tri(block, dtype=bool), scores, -np.inf)[:, 1:]
+    written = runs.scores_2.values[:, :tokens, each : each + tokens]
+    read = runs.readout.values[:, :, 2 * each : 2 * each + tokens]
+    matrices = {
+        "layer 1 finds the position before": previous,
+        "layer 2 finds the token that layer 1 wrote": written,
+        "the output reads the token that layer 2 wrote": read,
     }
-    return [
-        near(
+    for what, matrix in matrices.items():
+        rows = matrix.shape[1]
+        hit = matrix.argmax(2) == np.arange(rows)
+        yield near(
             f"{what}, standard transformer, share of rows",
             "Sec. 2.3",
             1.0,
             hit.mean(1).min(),
             0.05,
-            f"one row in {hit.shape[1]} may lie at the edge of what was trained; least"
-            " over seeds",
+            f"one row in {rows} may lie at the edge of what was trained; least over"
+            " seeds",
         )
-        for what, hit in shares.items()
-    ]
 
 
 def everything(**more: Any) -> list[Check]:

@@ -30,11 +30,10 @@ def of_times() -> Iterator[Check]:
         "T_beta_theta": (1, [path.of_beta(LEVEL) for path in paths]),
         "T_alpha_theta": (1, [path.of_alpha(LEVEL) for path in paths]),
     }
-    for name, (order, found) in times.items():
-        told = [ih.equations()[name].number({"N": N, "theta": LEVEL}) for N in SIZES]
-        rate = rates(
-            1.0, np.array(found) / told, 1 / np.array(SIZES), order, rounding=ROUNDING
-        )
+    inverse = 1 / np.array(SIZES)
+    for name, (order, exact) in times.items():
+        law = [ih.equations()[name].number({"N": N, "theta": LEVEL}) for N in SIZES]
+        rate = rates(1.0, np.array(exact) / law, inverse, order, rounding=ROUNDING)
         yield rate.check(
             f"power of 1/N in the share of {name} that it leaves out", name
         )

@@ -86,23 +86,18 @@ class Sample:
         sample.
         """
         self.student.zero_grad()
+        sample = self.items, self.labels, self.codes
         for k in range(0, len(rotations), CHUNK):
             part = rotations[k : k + CHUNK]
-            items, labels, codes = (
-                x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
-                for j, x in enumerate((self.items, self.labels, self.codes))
-            )
-            batch = student.batch_of(
-                items, labels, codes, torch.full((len(part),), self.q)
-            )
-            (
-                squared_error(self.student(batch.X), batch.y, "sum")
-                * len(part)
-                / len(rotations)
-            ).backward()
-        return {
-            k: w.grad for k, w in self.student.weights().items() if w.grad is not None
-        }
+            rotated = []
+            for vectors, matrices in zip(sample, zip(*part, strict=True), strict=True):
+                matrix = torch.tensor(np.stack(matrices), dtype=torch.float64)
+                rotated.append(vectors @ matrix)
+            batch = student.batch_of(*rotated, torch.full((len(part),), self.q))
+            error = squared_error(self.student(batch.X), batch.y, "sum")
+            (error * len(part) / len(rotations)).backward()
+        weights = self.student.weights().items()
+        return {name: w.grad for name, w in weights if w.grad is not None}
 
 
 def outside(gradient: dict[str, torch.Tensor]) -> float:

@@ -7,6 +7,7 @@ of all weights, whose population version is the descent of the 19 pseudo-paramet
 does not follow Theorem 2.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -108,22 +109,16 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
     three, others = pictures.sizes(last)
     ablated = p.replace(trained="projected", steps=_enough(p))
     alone = dropped(train(ablated, seeds=runs.seed.values.tolist(), **more))
-    notes = [
-        "",
-        f"all weights, {label}:",
-        *(
-            first_crossing(runs[of], HALF).summary(f"  {name}")
-            for name, of in LEVELS.items()
-        ),
+    notes = ["", f"all weights, {label}:"]
+    for name, of in LEVELS.items():
+        notes.append(first_crossing(runs[of], HALF).summary(f"  {name}"))
+    residual = float(last.residual.mean())
+    smallest, largest = float(three.mean()), float(others.mean())
+    notes += [
         dropped(runs).summary("  T_drop"),
-        (
-            f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the"
-            " norm of all weights"
-        ),
-        (
-            f"  smallest of the three {float(three.mean()):.3f}, "
-            f"largest of the other sixteen {float(others.mean()):.3f}"
-        ),
+        f"  outside the 19 directions: {residual:.3f} of the norm of all weights",
+        f"  smallest of the three {smallest:.3f}, largest of the other sixteen"
+        f" {largest:.3f}",
         alone.summary("  T_drop, three directions trained alone"),
     ]
     checks = []
@@ -174,15 +169,19 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
             alone.values,
         ),
     ]
-    if (
-        p.data == "orthonormal"
-    ):  # thresholds of 1/2 are meaningful for vectors of norm 1
+    # Thresholds of 1/2 are meaningful for vectors of norm 1.
+    if p.data == "orthonormal":
         flow = flow_laws.times(p.N, p.query)
         head = np.max([times[name] for name in LEVELS], 0)
         predicted = flow["T_drop"] / max(flow[x] for x in LEVELS)
-        ratios.insert(
-            1, ("T_drop over t_ICL", "T_drop", predicted, times["T_drop"], head)
+        ratio_to_head = (
+            "T_drop over t_ICL",
+            "T_drop",
+            predicted,
+            times["T_drop"],
+            head,
         )
+        ratios.insert(1, ratio_to_head)
     for name, equation, predicted, above, below in ratios:
         seen = np.isfinite(above) & np.isfinite(below)
         if seen.sum() > 1:
@@ -224,6 +223,11 @@ def batches(query: str, **more: Any) -> list[Check]:
     ]
 
 
+def _exponents(times: Mapping[int, Mapping[str, Any]], name: str) -> np.ndarray:
+    """Exponent of a time in N, of every seed where there are seeds."""
+    return power(SIZES, [np.atleast_1d(times[N][name]) for N in SIZES])
+
+
 def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Training of all weights: seeds against the population descent, exponents with
     intervals, for q = N and uniform q.
@@ -245,10 +249,8 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             ),
         ]
         for name in NAMES:
-            per_seed, (of_limit,), (of_flow,) = (
-                power(SIZES, [np.atleast_1d(times[N][name]) for N in SIZES])
-                for times in (ensembles, without, flow)
-            )
+            per_seed = _exponents(ensembles, name)
+            (of_limit,), (of_flow,) = _exponents(without, name), _exponents(flow, name)
             seen = per_seed[np.isfinite(per_seed)]
             if seen.size < 2:
                 notes.append(f"  {name}: fewer than two seeds reach it at every N")
@@ -271,12 +273,12 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         checks += batches(query, **more)
         sweeps[label] = {"flow": flow, "population": without, "seeds": ensembles}
     last = sweeps["q = N"]["population"]
-    order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
+    reversed_at = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
+    sizes = ", ".join(map(str, reversed_at)) or "none of these"
     notes.append("")
     notes.append(
-        "all weights, q = N: alpha emerges before beta at N ="
-        f" {', '.join(map(str, order)) or 'none of these'}; the order of Theorem 2"
-        " belongs to three parameters"
+        f"all weights, q = N: alpha emerges before beta at N = {sizes}; the order of"
+        " Theorem 2 belongs to three parameters"
     )
     return checks, notes, sweeps
 
@@ -297,17 +299,16 @@ def report(request: Request) -> Report:
 def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Checks that do not need the given ensemble."""
     rows, lines, sweeps = all_weights(**more)
-    checks, notes = together(
-        [
-            (flow_laws.constants(), []),
-            flow_laws.exponents(),
-            flow_laws.network(**more),
-            emergence(PAPER, train(PAPER, seeds=PAPER_SEEDS, **more), **more),
-            (rows, lines),
-            (pictures.everything(**more), []),
-            every_weight.everything(**more),
-        ]
-    )
+    parts: list[Noted] = [
+        (flow_laws.constants(), []),
+        flow_laws.exponents(),
+        flow_laws.network(**more),
+        emergence(PAPER, train(PAPER, seeds=PAPER_SEEDS, **more), **more),
+        (rows, lines),
+        (pictures.everything(**more), []),
+        every_weight.everything(**more),
+    ]
+    checks, notes = together(parts)
     return checks, notes, sweeps
 
 

@@ -107,10 +107,11 @@ def slices(**more: Any) -> Iterator[Check]:
         p = BASE.replace(**change)
         for branch in branches:
             runs = trained(p.replace(start=branch), SIZES, SLICE_SEEDS, [ALPHA], **more)
+            point = solve(p.replace(alpha=ALPHA), branch)
             yield sampled(
                 f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
                 "training_loss",
-                solve(p.replace(alpha=ALPHA), branch).summary()["train_loss"],
+                point.summary()["train_loss"],
                 at_infinity(runs.train_loss).isel(alpha=0).values,
                 required=SEE,
             )
@@ -140,15 +141,13 @@ def rank_two(**more: Any) -> Iterator[Check]:
     """A start with one column of each kind, against the better of the two other starts
     on the same sentences.
     """
-    of = {
-        k: (
-            train(
-                RANK_2.replace(start=k), SEEDS, alpha=list(RANK_2_ALPHAS), **more
-            ).test_mse_half
-        )
-        for k in (*STARTS, "mixed")
-    }
-    ratio = of["mixed"] / np.minimum(of["positional"], of["semantic"])
+    errors = {}
+    for start in (*STARTS, "mixed"):
+        p = RANK_2.replace(start=start)
+        runs = train(p, SEEDS, alpha=list(RANK_2_ALPHAS), **more)
+        errors[start] = runs.test_mse_half
+    better = np.minimum(errors["positional"], errors["semantic"])
+    ratio = errors["mixed"] / better
     for alpha in RANK_2_ALPHAS:
         name = (
             "test error of rank 2 from a mixed start over the better one, alpha ="
@@ -166,14 +165,11 @@ def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
     students = {"adam": ADAM.replace(alpha=None)} | {
         k: BASE.replace(start=k, d=ADAM.d) for k in STARTS
     }
-    loss = {
-        k: (
-            train(
-                p.replace(omega=omega), ADAM_SEEDS, alpha=[ADAM.complexity], **more
-            ).train_loss
-        )
-        for k, p in students.items()
-    }
+    loss = {}
+    for k, p in students.items():
+        p = p.replace(omega=omega)
+        runs = train(p, ADAM_SEEDS, alpha=[ADAM.complexity], **more)
+        loss[k] = runs.train_loss
     positional, semantic = (
         np.isclose(loss["adam"], loss[k], rtol=SAME, atol=0).ravel() for k in STARTS
     )
@@ -191,25 +187,25 @@ def adam(**more: Any) -> Iterator[Check]:
     """Final minima of Adam from random weights; the more frequent one at a larger
     omega.
     """
-    yield from [
-        at_least(
+    runs = len(ADAM_SEEDS)
+    for where, ends_at in ends(ADAM.omega, **more).items():
+        yield at_least(
             f"runs of Adam from random weights that end in {where}",
             "App. E.4",
             1.0,
             ends_at.sum(),
-            f"of {len(ADAM_SEEDS)} runs, beside informed starts on the same sentences",
+            f"of {runs} runs, beside informed starts on the same sentences",
         )
-        for where, ends_at in ends(ADAM.omega, **more).items()
-    ]
     positional, semantic, _ = (
         int(ends_at.sum()) for ends_at in ends(LARGER, **more).values()
     )
+    scatter = np.sqrt(positional + semantic)
     yield at_least(
         "ends of Adam in the positional minimum less those in the semantic one",
         "App. E.4",
         0.0,
-        positional - semantic - Z_MAX * np.sqrt(positional + semantic),
-        f"{positional} and {semantic} of {len(ADAM_SEEDS)} runs at omega = {LARGER:g}, "
+        positional - semantic - Z_MAX * scatter,
+        f"{positional} and {semantic} of {runs} runs at omega = {LARGER:g}, "
         f"less {Z_MAX:g} standard errors",
     )
 

@@ -63,12 +63,11 @@ def students(eq: Table) -> Iterator[Check]:
         teacher, data = student.sample(p, 3)
         # A second run with another number of sentences: padding must not matter.
         _, longer = student.sample(p.replace(alpha=2.5), 4)
-        plain = student.Student(
-            {
-                k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape))
-                for k, v in student.initial_weights(p, teacher, rng).items()
-            }
-        )
+        weights = {}
+        for k, v in student.initial_weights(p, teacher, rng).items():
+            moved = v + 0.3 * rng.standard_normal(v.shape)
+            weights[k] = torch.as_tensor(moved)
+        plain = student.Student(weights)
         risk = plain.objective(data.tokens, data.y, p.lam)
         slopes = torch.autograd.grad(risk, list(plain.weights.values()))
         batch = {k: torch.stack([v, v]).detach() for k, v in plain.weights.items()}
@@ -83,20 +82,21 @@ def students(eq: Table) -> Iterator[Check]:
 def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Student fields, centres and targets with typical values."""
     z, w, h = 0.6 * np.random.default_rng(SEED).standard_normal((3, 2, n))
-    S = 1 / (1 + np.exp(-np.stack([h[0] * (h[1] - h[0]), h[1] * (h[0] - h[1])])))
+    scores = np.stack([h[0] * (h[1] - h[0]), h[1] * (h[0] - h[1])])
+    S = 1 / (1 + np.exp(-scores))
     return z, w, 0.7 * S + 0.3 * 0.4
 
 
-def envelope(eq: Table) -> list[Check]:
+@listed
+def envelope(eq: Table) -> Iterator[Check]:
     """Attention, loss and objective of the envelope against autograd; minimisers;
     envelope theorem.
     """
     z, w, Y = random_fields()
     V, sigma = 15.0, 0.5
     leaf = torch.tensor(z, requires_grad=True)
-    attention = torch.softmax(
-        leaf[:, None] * leaf, dim=1
-    )  # scores of both tokens on both tokens
+    # Scores of both tokens on both tokens.
+    attention = torch.softmax(leaf[:, None] * leaf, dim=1)
     target = torch.tensor(np.array([[1 - Y[0], Y[0]], [Y[1], 1 - Y[1]]]))
     loss = sigma**2 / 2 * (target - attention).square().sum((0, 1))
     value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + loss
@@ -126,24 +126,15 @@ def envelope(eq: Table) -> list[Check]:
     above, below = (prox.descend(best, w + s * step, Y, V, sigma)[1] for s in (1, -1))
     (minimiser,) = eq["g_1"].rhs.atoms(AppliedUndef)
     g_1 = function(eq["g_1"].rhs, [minimiser, symbols.w_1, symbols.V])(best[0], w[0], V)
+    yield from sides.checks()
     what = "objective of the envelope"
-    at_minimum = "gradient at the minimisers"
+    yield identity(what, "objective", f, value.detach(), 1e-12, "both float64")
+    what = "its gradient and Hessian"
+    yield identity(what, "objective", np.array(slopes), expected, *AUTOGRAD)
+    what, why = "gradient at the minimisers", "where Newton steps stop"
+    yield vanishing(what, "envelope", at_best[:2], 1e-11, why)
     rounding = 1e-6, "rounding of M over the step 1e-5"
-    return [
-        *sides.checks(),
-        identity(what, "objective", f, value.detach(), 1e-12, "both float64"),
-        identity(
-            "its gradient and Hessian",
-            "objective",
-            np.array(slopes),
-            expected,
-            *AUTOGRAD,
-        ),
-        vanishing(
-            at_minimum, "envelope", at_best[:2], 1e-11, "where Newton steps stop"
-        ),
-        identity("dM/dw = -g", "g_1", -g_1, (above - below) / 2e-5, *rounding),
-    ]
+    yield identity("dM/dw = -g", "g_1", -g_1, (above - below) / 2e-5, *rounding)
 
 
 POINTS = (("semantic", "global"), ("positional", "global"), ("positional", "local"))
@@ -215,16 +206,16 @@ def by_differences(
         moved = {**state._asdict(), "E_M": averages(point.p, state).numbers["E_M"]}
         return phi.number(point.values() | moved)
 
-    for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[
-        point.branch
-    ]:
+    orders = {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}
+    for x in orders[point.branch]:
         here = getattr(point.state, x)
         size = STEP * here
+        above, below = entropy(x, here + size), entropy(x, here - size)
         yield near(
             f"derivative of the free entropy in {x} by differences, {where}",
             "free_entropy",
             0.0,
-            (entropy(x, here + size) - entropy(x, here - size)) / (2 * size),
+            (above - below) / (2 * size),
             5e-3,
             "quadrature error of the envelope over a step of 1%",
             abs(terms[x]),
@@ -232,7 +223,8 @@ def by_differences(
         )
 
 
-def message_passing(eq: Table) -> list[Check]:
+@listed
+def message_passing(eq: Table) -> Iterator[Check]:
     """At convergence of GAMP the gradient of the risk vanishes; distance to the minimum
     found by L-BFGS.
     """
@@ -245,42 +237,39 @@ def message_passing(eq: Table) -> list[Check]:
         return float(torch.linalg.norm(gradient["Q"]) / np.sqrt(p.d))
 
     message = gamp(p, data, teacher, iterations=400)
-    best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][
-        0, :, 0
-    ].numpy()
+    informed = torch.as_tensor(teacher)[None, :, None]
+    best = polish(risk, {"Q": informed})["Q"][0, :, 0].numpy()
     away = np.linalg.norm(best - message.weights) / np.sqrt(p.d)
     start = 0.7 * teacher
     ends, of = "where message passing ends", "(75)-(78)"
-    return [
-        vanishing(
-            "last step of message passing, semantic",
-            "Algorithm 1",
-            message.steps[-1],
-            1e-10,
-            "its stopping rule",
-        ),
-        vanishing(
-            f"gradient of the risk {ends}",
-            of,
-            slope(message.weights),
-            1e-8,
-            "last step times the largest curvature, about 1",
-        ),
-        vanishing(
-            f"distance from the minimum {ends}",
-            of,
-            away,
-            1e-5,
-            "L-BFGS stops at a gradient of 1e-7",
-        ),
-        identity(
-            "gradient of the idealised risk",
-            "sentence_loss",
-            risk_gradient(p, data, start),
-            slope(start),
-            *AUTOGRAD,
-        ),
-    ]
+    yield vanishing(
+        "last step of message passing, semantic",
+        "Algorithm 1",
+        message.steps[-1],
+        1e-10,
+        "its stopping rule",
+    )
+    yield vanishing(
+        f"gradient of the risk {ends}",
+        of,
+        slope(message.weights),
+        1e-8,
+        "last step times the largest curvature, about 1",
+    )
+    yield vanishing(
+        f"distance from the minimum {ends}",
+        of,
+        away,
+        1e-5,
+        "L-BFGS stops at a gradient of 1e-7",
+    )
+    yield identity(
+        "gradient of the idealised risk",
+        "sentence_loss",
+        risk_gradient(p, data, start),
+        slope(start),
+        *AUTOGRAD,
+    )
 
 
 GRADIENTS = (students, envelope, training_loss, stationarity, message_passing)

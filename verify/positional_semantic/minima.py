@@ -16,7 +16,7 @@ from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
 from simulate.training import pool
 from theory.positional_semantic import Parameters, general, solve
-from verify.checks.check import Band, Check, estimated, sampled, with_notes
+from verify.checks.check import Band, Check, estimated, listed, sampled, with_notes
 
 # Statistics for thresholds from samples over seeds
 
@@ -151,13 +151,13 @@ def band(p: Parameters, name: str) -> Band | None:
 each = partial(pool.each, what="fits", unit="fit")
 
 
+@listed
 def order_parameters(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
-) -> list[Check]:
+) -> Iterator[Check]:
     """Overlaps and losses of both minima against both branches of the proximal
     operator.
     """
-    checks = []
     for branch, alpha, names in (*POINTS, WHERE_SELECTIONS_DIFFER):
         points = {k: solve(p.replace(alpha=alpha, prox=k), branch) for k in SELECTIONS}
         if not points["local"].exists:
@@ -165,20 +165,19 @@ def order_parameters(
         runs = minima(p, branch, alpha, names, sizes, seeds, options)
         for x in names:
             predicted = {k: f.summary()[x] for k, f in points.items()}
+            scale = abs(predicted["local"])
             if np.isclose(predicted["global"], predicted["local"], rtol=SAME):
                 predicted = {"either": predicted["local"]}
-            checks += [
-                sampled(
+            for k, value in predicted.items():
+                is_global = k == "global"
+                yield sampled(
                     f"{x} of the {branch} branch by {k} prox, alpha = {alpha:g}",
                     x,
-                    v,
+                    value,
                     runs.sel(name=x).values,
-                    scale=abs(points["local"].summary()[x]),
-                    band=band(p, f"{x}, {branch}") if k == "global" else None,
+                    scale=scale,
+                    band=band(p, f"{x}, {branch}") if is_global else None,
                 )
-                for k, v in predicted.items()
-            ]
-    return checks
 
 
 def minima(
@@ -213,9 +212,10 @@ def untied_keys(
     theta = solution.order.theta.mean((0, 1))[:, 0]
     # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points
     # determine c badly, so that no compared quantity depends on it.
+    cosine = theta[0] / np.sqrt(q[0, 0]) / p.sigma
     predicted = {
         "q": np.sqrt(q[0, 0] * q[1, 1]),
-        "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
+        "cosine": cosine,
         "train_loss": solution.train_loss,
         "test_mse_half": solution.test_full / 2,
     }
@@ -278,48 +278,39 @@ def message_passing(
     yield ""
     halves, few = [d // 2 for d in sizes], seeds[:GAMP_SEEDS]
     for branch, alpha, names in POINTS:
-        q = p.replace(
-            alpha=alpha,
-            start=branch,
-            prox="global" if branch == "semantic" else "local",
-        )
+        prox = "global" if branch == "semantic" else "local"
+        q = p.replace(alpha=alpha, start=branch, prox=prox)
         point = solve(q, branch)
         if not point.exists:
             continue
-        overlaps = {
-            d: each(_overlaps, [(q.replace(d=d), seed) for seed in few]) for d in halves
-        }
+        overlaps = {}
+        for d in halves:
+            overlaps[d] = each(_overlaps, [(q.replace(d=d), seed) for seed in few])
         shared = [x for x in names if x in overlaps[halves[0]][0]]
         same = minima(p, branch, alpha, shared, halves, few, options)
-        every = minima(p, branch, alpha, shared, sizes, seeds, options)
+        all_seeds = minima(p, branch, alpha, shared, sizes, seeds, options)
         for x in shared:
-            values = xr.DataArray(
-                [[r[x] for r in overlaps[d]] for d in halves],
-                dims=("d", "seed"),
-                coords={"d": halves, "seed": few},
-            )
-            parts = at_infinity(values) - same.sel(name=x), every.sel(name=x)
+            difference = at_infinity(_values(overlaps, x, few)) - same.sel(name=x)
+            parts = difference, all_seeds.sel(name=x)
+            mean = float(sum(part.mean() for part in parts))
+            variance = sum(part.var(ddof=1) / part.size for part in parts)
             yield estimated(
                 f"{x} of message passing, {branch} at alpha = {alpha:g}",
                 "Algorithm 1",
                 point.summary()[x],
-                float(sum(part.mean() for part in parts)),
-                float(np.sqrt(sum(part.var(ddof=1) / part.size for part in parts))),
+                mean,
+                float(np.sqrt(variance)),
                 len(few),
             )
-        variances = [[r["V"] for r in overlaps[d]] for d in halves]
         yield sampled(
             f"V of message passing, {branch} at alpha = {alpha:g}",
             "Eq. (43)",
             point.summary()["V"],
-            at_infinity(
-                xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})
-            ).values,
+            at_infinity(_values(overlaps, "V", few)).values,
             required=SEE_V,
         )
         step, slope = (
-            np.median([r[k] for rows in overlaps.values() for r in rows])
-            for k in ("step", "gradient")
+            np.median(_values(overlaps, x, few).values) for x in ("step", "gradient")
         )
         yield (
             f"message passing, {branch} ({q.prox} prox), d ="
@@ -328,17 +319,30 @@ def message_passing(
         )
 
 
+def _values(
+    overlaps: dict[int, list[dict[str, float]]], name: str, seeds: list[int]
+) -> xr.DataArray:
+    """One result of message passing, of every size and seed."""
+    rows = []
+    for results in overlaps.values():
+        rows.append([result[name] for result in results])
+    coords = {"d": [*overlaps], "seed": seeds}
+    return xr.DataArray(rows, dims=("d", "seed"), coords=coords)
+
+
 def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     """Result of message passing on the sentences of a seed."""
     teacher, data = task.sample(p, seed)
     start = initial_weights(p, teacher, np.random.default_rng(seed))["Q"][:, 0]
     message = gamp(p, data, start, damping=DAMPING[p.start], iterations=400)
     Q = message.weights
+    q = p.sigma**2 * (Q @ Q) / p.d
+    theta = p.sigma**2 * abs(Q @ teacher) / p.d
     return {
         "V": p.sigma**2 * message.variance,
-        "q": p.sigma**2 * (Q @ Q) / p.d,
+        "q": q,
         "m": abs(Q.mean()),
-        "theta": p.sigma**2 * abs(Q @ teacher) / p.d,
+        "theta": theta,
         "step": message.steps[-1],
         "gradient": message.gradient,
     }

@@ -9,6 +9,7 @@ linear interpolation over alpha, with jackknife intervals. (Averaging the crossi
 single seeds would lose seeds that cross outside the grid.)
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,9 +59,8 @@ def report(request: Request) -> Report:
     DESCENT.require(p)
     p = p.replace(alpha=None)
     options = request.training
-    predicted = {
-        k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons
-    }
+    both = {k: thresholds(p.replace(prox=k)) for k in SELECTIONS}
+    predicted = {k: t for k, t in both.items() if not t.reasons}
     if not predicted:
         raise ParameterError(
             f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either"
@@ -78,16 +78,13 @@ def report(request: Request) -> Report:
         ),
     ]
     numbers: dict[str, Any] = {}
-    more = [
-        s + k * (max(seeds) + 1)
-        for k in range(BLOCKS if request.full else 1)
-        for s in seeds
-    ]
+    more: list[int] = []
+    for block in range(BLOCKS if request.full else 1):
+        more += [seed + block * (max(seeds) + 1) for seed in seeds]
     for name, of in (("alpha_c", more), ("alpha_l", seeds)):
         centre = getattr(next(iter(predicted.values())), name)
-        gaps[name] = over_d(
-            [_gap(name, p.replace(d=d), centre, of, options) for d in sizes], sizes
-        )
+        by_size = [_gap(name, p.replace(d=d), centre, of, options) for d in sizes]
+        gaps[name] = over_d(by_size, sizes)
         measured, error = crossing(at_infinity(gaps[name]))
         width = scipy.stats.t.ppf(0.975, len(of) - 1) * error
         low, high = measured - width, measured + width
@@ -106,17 +103,14 @@ def report(request: Request) -> Report:
             equation = "training_loss" if name == "alpha_c" else "test_error"
             checks.append(estimated(what, equation, value, measured, error, len(of)))
         if not np.isfinite(error):
+            first, last = gaps[name].alpha.values[[0, -1]]
             notes.append(
-                "  not resolved: with single seeds left out it leaves"
-                f" [{gaps[name].alpha.values[0]:.3g},"
-                f" {gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more"
-                " --seeds help"
+                f"  not resolved: with single seeds left out it leaves [{first:.3g},"
+                f" {last:.3g}] or the gap is not monotonic; more --seeds help"
             )
         inside = [k for k in predicted if low <= numbers[name][k] <= high]
-        notes.append(
-            "  the interval contains the prediction of:"
-            f" {', '.join(inside) or 'no selection'}"
-        )
+        selections = ", ".join(inside) or "no selection"
+        notes.append(f"  the interval contains the prediction of: {selections}")
     if request.full:
         trained_as = p, sizes, seeds, options
         checks += minima.order_parameters(*trained_as) + minima.untied_keys(*trained_as)
@@ -146,21 +140,17 @@ def _gap(
     grid = [f * centre for f in FACTORS[name]]
     if name == "alpha_c":
         p = p.replace(n_test=1)  # the test error is not used
-        losses = [
+        positional, semantic = (
             train(p.replace(start=k), seeds, alpha=grid, **options).train_loss
             for k in ("positional", "semantic")
-        ]
-        return losses[0] - losses[1]
-    semantic = train(
-        p.replace(start="semantic"), seeds, alpha=grid, **options
-    ).test_mse_half
-    linear = minima.each(
-        fit_linear, [(p.replace(alpha=a), s) for s in seeds for a in grid]
-    )
-    return (
-        semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape))
-        - semantic
-    )
+        )
+        return positional - semantic
+    runs = train(p.replace(start="semantic"), seeds, alpha=grid, **options)
+    semantic = runs.test_mse_half
+    places = itertools.product(seeds, grid)
+    fits = minima.each(fit_linear, [(p.replace(alpha=a), s) for s, a in places])
+    errors = np.reshape([fit["half_test"] for fit in fits], semantic.shape)
+    return semantic.copy(data=errors) - semantic
 
 
 def overlaps(
@@ -171,15 +161,13 @@ def overlaps(
     """
     sizes = (p.d // 2, p.d, 2 * p.d)
     centre = thresholds(p.replace(prox="global")).alpha_c
-    alphas = [
-        alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch
-    ]
+    points = (*POINTS, WHERE_SELECTIONS_DIFFER)
+    alphas = sorted(alpha for kind, alpha, _ in points if kind == branch)
+    around = [f * centre for f in FACTORS["alpha_c"]]
+    p = p.replace(start=branch)
     parts = [
-        trained(q.replace(start=branch), sizes, seeds, complexity, **options)[name]
-        for q, complexity in (
-            (p.replace(n_test=1), [f * centre for f in FACTORS["alpha_c"]]),
-            (p, sorted(alphas)),
-        )
+        trained(p.replace(n_test=1), sizes, seeds, around, **options)[name],
+        trained(p, sizes, seeds, alphas, **options)[name],
     ]
     return at_infinity(xr.concat(parts, "alpha")).sortby("alpha")
 
@@ -225,13 +213,10 @@ def draw(
                 label="95% interval of the crossing",
             )
         for k, selection in enumerate(s for s in SELECTIONS if s in numbers[name]):
-            axis.axvline(
-                numbers[name][selection],
-                color=f"C{k}",
-                ls=("-", "--")[k],
-                label=rf"$\{tex}$, {selection} prox: {numbers[name][selection]:.3f}",
-            )
+            value = numbers[name][selection]
+            label = rf"$\{tex}$, {selection} prox: {value:.3f}"
+            axis.axvline(value, color=f"C{k}", ls=("-", "--")[k], label=label)
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
-    asked = [(p, next(iter(gaps.values())).sizes["seed"])]
-    return titles.title(asked), described(asked)
+    students = [(p, next(iter(gaps.values())).sizes["seed"])]
+    return titles.title(students), described(students)

@@ -121,13 +121,12 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})
-    slopes = {
-        w: np.stack([eq[f"dl_d{w}_{c}"].evaluate(numbers) for c in (1, 2)], -1)
-        for w in "qk"
-    }
-    return {
-        w: np.tensordot(d_A * d_softmax, slope).ravel() for w, slope in slopes.items()
-    }
+    gradients = {}
+    for w in "qk":
+        components = [eq[f"dl_d{w}_{c}"].evaluate(numbers) for c in (1, 2)]
+        slope = np.stack(components, -1)
+        gradients[w] = np.tensordot(d_A * d_softmax, slope).ravel()
+    return gradients
 
 
 class Pinned(torch.nn.Module):
@@ -167,7 +166,8 @@ def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> np.nd
     return student.p.d_g * student.p.N * squares
 
 
-def attention_derivatives(eq: Table) -> list[Check]:
+@listed
+def attention_derivatives(eq: Table) -> Iterator[Check]:
     """Attention logit (5), grad A by the chain (62)-(68) through the real attention,
     Lambda (70), c(A) (69).
     """
@@ -175,43 +175,40 @@ def attention_derivatives(eq: Table) -> list[Check]:
     p, student = x.p, x.student
     pi = student.attention(x.actions[:1], x.states[:1, :-1])[0]
     by_autograd = torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K])
-    pieces = chain(eq, x, pi.detach().numpy())
     blocks = of_blocks(x)
     logits = eq["attention_logit"].evaluate(blocks).sum(-1)
     rows = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    yield identity("attention", "attention_logit", rows, pi.detach().numpy(), *EXACT)
+
+    pieces = chain(eq, x, pi.detach().numpy())
+    for w, by_w in zip("qk", by_autograd, strict=True):
+        yield identity(
+            f"grad A by W_{w.upper()}",
+            f"dl_d{w}_1, dl_d{w}_2, softmax_derivative, dA_dpi",
+            pieces[w],
+            by_w[:, 0].numpy(),
+            *AUTOGRAD,
+        )
+
     omega = p.frequencies[1:]
+    lam = eq["lambda"].evaluate({"omega_n": omega, "L": p.L})
     i, j = np.indices((p.L, p.L))
     double_sum = np.array([np.cos(w * (i - j))[i != j].mean() for w in omega])
-    norms = {
-        f"W_{w.upper()}2": blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2 for w in "qk"
-    }
-    lam = np.append(
-        1.0, eq["lambda"].evaluate({"omega_n": omega, "L": p.L})
-    )  # omega_1 = 2 pi
-    values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
-    return [
-        identity("attention", "attention_logit", rows, pi.detach().numpy(), *EXACT),
-        *(
-            identity(
-                f"grad A by W_{w.upper()}",
-                f"dl_d{w}_1, dl_d{w}_2, softmax_derivative, dA_dpi",
-                pieces[w],
-                by_w[:, 0].numpy(),
-                *AUTOGRAD,
-            )
-            for w, by_w in zip("qk", by_autograd, strict=True)
-        ),
-        identity(
-            "lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, *EXACT
-        ),
-        identity(
-            "c(A) with attention pinned to the ansatz",
-            "c_ansatz",
-            eq["c_ansatz"].evaluate(values),
-            ansatz_factor(student, 0.37, student.W_Q[None], student.W_K[None])[0],
-            *AUTOGRAD,
-        ),
-    ]
+    what = "lambda_n, mean over pairs i != k"
+    yield identity(what, "lambda", lam, double_sum, *EXACT)
+
+    values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h}
+    values["lambda"] = np.append(1.0, lam)  # omega_1 = 2 pi
+    for w in "qk":
+        values[f"W_{w.upper()}2"] = blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2
+    factor = ansatz_factor(student, 0.37, student.W_Q[None], student.W_K[None])[0]
+    yield identity(
+        "c(A) with attention pinned to the ansatz",
+        "c_ansatz",
+        eq["c_ansatz"].evaluate(values),
+        factor,
+        *AUTOGRAD,
+    )
 
 
 @listed
@@ -222,9 +219,8 @@ def attention_constant(eq: Table) -> Iterator[Check]:
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng, few = np.random.default_rng(GENERATOR), p.replace(N=2, d_g=2)
         student = Student(few, task.draw_weights(few, rng), torch.float64)
-        scale = (
-            p.d_g * p.N / 4
-        )  # the factor d_g N of the full size; attention does not depend on N and d_g
+        # The factor d_g N of the full size; attention does not depend on N and d_g.
+        scale = p.d_g * p.N / 4
         W_Q, W_K = (torch.tensor(rng.uniform(-1, 1, (DRAWS, p.d_h, 1))) for _ in "QK")
         start, later = (
             scale * ansatz_factor(student, A, W_Q, W_K) for A in (1 / p.L, 0.6)
@@ -232,10 +228,7 @@ def attention_constant(eq: Table) -> Iterator[Check]:
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
         ansatz = eq["c_ansatz_mean"].evaluate(values | {"A": 0.6})
         closure = eq["c_closure"].evaluate(values | {"A": 1 / p.L})
-        yield from [
-            sampled(
-                f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)
-            ),
-            sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
-            sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start),
-        ]
+        c_omega, measured = values["c_omega"], start / (1 - 1 / p.L)
+        yield sampled(f"c_omega, {name}", "c_omega", c_omega, measured)
+        yield sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later)
+        yield sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start)

@@ -50,20 +50,16 @@ class Setting:
     def command(self) -> str:
         """Command that trains it."""
         default = Parameters().as_dict()
-        given = " ".join(
-            f"--set {k}={v}"
-            for k, v in self.p.as_dict().items()
-            if v != default[k] and k != "epochs"
-        )
-        draws = (
-            f" --grid data_draw={','.join(map(str, self.draws))}"
-            if len(self.draws) > 1
-            else ""
-        )
+        changed = {k: v for k, v in self.p.as_dict().items() if v != default[k]}
+        changed.pop("epochs", None)
+        flags = " ".join(f"--set {k}={v}" for k, v in changed.items())
+        draws = ""
+        if len(self.draws) > 1:
+            draws = f" --grid data_draw={','.join(map(str, self.draws))}"
         first, last = self.seeds.start, self.seeds.stop
         seeds = f"{first}:{last}" if first else last
         return (
-            f"python -m simulate.sweep state_tracking {given} --alpha"
+            f"python -m simulate.sweep state_tracking {flags} --alpha"
             f" {self.alpha:g} --seeds {seeds}{draws}"
         )
 
@@ -131,34 +127,27 @@ MOVED: tuple[tuple[str, Any, float], ...] = (
     ("rope", "linear", 10.0),
 )
 EVALUATIONS = 80
-GRID = {
-    f"{name}_{value}": Setting(
-        f"base with {name} = {value}",
-        moved.replace(eval_every=max(1, moved.run_to(alpha).epochs // EVALUATIONS)),
-        alpha,
-        range(2 if moved.L == 32 else 5),  # L = 32 takes a quarter of an hour per seed
-    )
-    for name, value, alpha in MOVED
-    for moved in [BASE.replace(**{name: value})]
-} | {
-    # Settings at which cavity equations failed: actions repeat inside a sequence, or
-    # steps are large.
-    "mixed": Setting(
-        "N = 24, L = 12, 10 actions",
-        Parameters(
-            N=24,
-            L=12,
-            d_g=10,
-            d_h=48,
-            eta=0.7,
-            n_train=16384,
-            n_test=TESTED,
-            eval_every=30,
-        ),
-        10.0,
-        range(100, 104),
-    )
-}
+
+
+def moved(name: str, value: Any, alpha: float) -> Setting:
+    """The base setting with one parameter moved."""
+    p = BASE.replace(**{name: value})
+    p = p.replace(eval_every=max(1, p.run_to(alpha).epochs // EVALUATIONS))
+    # L = 32 takes a quarter of an hour per seed.
+    seeds = range(2 if p.L == 32 else 5)
+    return Setting(f"base with {name} = {value}", p, alpha, seeds)
+
+
+GRID = {f"{name}_{value}": moved(name, value, alpha) for name, value, alpha in MOVED}
+# A setting at which cavity equations failed: actions repeat inside a sequence, and
+# steps are large.
+MIXED = Parameters(N=24, L=12, d_g=10, d_h=48, eta=0.7, n_train=16384)
+GRID["mixed"] = Setting(
+    "N = 24, L = 12, 10 actions",
+    MIXED.replace(n_test=TESTED, eval_every=30),
+    10.0,
+    range(100, 104),
+)
 # Settings whose students were trained after the last change of the theory:
 # ``default_rng(13).permutation(12)[:6]``.
 HELD_OUT = tuple(list(GRID)[k] for k in np.random.default_rng(13).permutation(12)[:6])
@@ -281,8 +270,8 @@ def bands(table: dict[str, tuple], p: Parameters) -> dict[str, Band]:
     demo = Parameters.demo().replace(
         epochs=p.epochs, eval_every=p.eval_every, n_test=p.n_test
     )
-    return {
-        name: Band(low, high, why)
-        for name, (here, anywhere, why) in table.items()
-        for low, high in [here if p == demo else anywhere]
-    }
+    limits = {}
+    for name, (here, anywhere, why) in table.items():
+        low, high = here if p == demo else anywhere
+        limits[name] = Band(low, high, why)
+    return limits

@@ -3,6 +3,7 @@ ensembles, in every quantity that they predict.
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,9 +79,10 @@ def report(request: Request) -> Report:
     for setting, levels in (errors | grid).items():
         header = ("error of", *(LEVELS[name].title for name in levels))
         tables[f"{setting}: {ensemble.SETTINGS[setting].title}"] = header, rows(levels)
+    further = f"{len(ensemble.GRID)} further settings (twelve minutes)"
     return Report(
         checks(errors | grid),
-        request.left_out(f"{len(ensemble.GRID)} further settings (twelve minutes)"),
+        request.left_out(further),
         tables,
         {"levels": as_dict(errors), "grid": as_dict(grid)},
         lambda: draw(*ensemble.shipped(DRAWN)),
@@ -89,15 +91,14 @@ def report(request: Request) -> Report:
 
 def every_level(settings: Sequence[str], levels: Sequence[str]) -> dict[str, ByLevel]:
     """Errors of levels at settings, computed in parallel, the longest first."""
-    tasks = [(s, level) for level in reversed(levels) for s in settings]
-    found = dict(
-        zip(
-            tasks,
-            pool.each(_at_setting, tasks, "levels of theory", "level"),
-            strict=True,
-        )
-    )
-    return {s: {level: found[s, level] for level in levels} for s in settings}
+    pairs = itertools.product(reversed(levels), settings)
+    tasks = [(setting, level) for level, setting in pairs]
+    results = pool.each(_at_setting, tasks, "levels of theory", "level")
+    errors = dict(zip(tasks, results, strict=True))
+    table = {}
+    for setting in settings:
+        table[setting] = {level: errors[setting, level] for level in levels}
+    return table
 
 
 def _at_setting(setting: str, level: str) -> Errors:
@@ -148,10 +149,12 @@ def checks(errors: Mapping[str, ByLevel]) -> Iterator[Check]:
     for setting, levels in errors.items():
         title = ensemble.SETTINGS[setting].title
         for name, words in MEASURES.items():
-            found = levels[BEST][name]
-            if not len(found):
+            errors_of_level = levels[BEST][name]
+            if not len(errors_of_level):
                 continue
-            value = summary(name, found)[0] if name in TIMES else float(found.max())
+            value = float(errors_of_level.max())
+            if name in TIMES:
+                value = summary(name, errors_of_level)[0]
             yield near(
                 f"{words} by our theory, {title}",
                 LEVELS[BEST].title,
@@ -165,6 +168,7 @@ def checks(errors: Mapping[str, ByLevel]) -> Iterator[Check]:
             continue
         for name, centre in zip(PAPER_OFF_BY, PAPER_OFF[setting], strict=True):
             half = WIDTH * float(sem(levels[JUDGED][name]))
+            band = Band(centre - half, centre + half, CRUDE)
             yield near(
                 f"{MEASURES[name]} by paper Eq. (15), {title}",
                 "flow (15)",
@@ -173,7 +177,7 @@ def checks(errors: Mapping[str, ByLevel]) -> Iterator[Check]:
                 0.0,
                 "",
                 1.0,
-                Band(centre - half, centre + half, CRUDE),
+                band,
             )
 
 

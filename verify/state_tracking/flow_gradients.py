@@ -81,25 +81,16 @@ class Inputs:
     def values(self) -> Any:
         """Numbers by symbol name at this point."""
         p, A = self.p, self.A.item()
-        R, S, correct, other = (
-            x.item() for x in (*self.overlaps(), *self.mean_logits())
-        )
+        R, S = (x.item() for x in self.overlaps())
+        correct, other = (x.item() for x in self.mean_logits())
         c_R = A + (1 - A) / p.d_g
         # Softmax of the mean logits: probability of wrong states.
         right = scipy.special.softmax([correct, *[other] * (p.N - 1)])[0]
-        return p.values() | {
-            **{
-                "A": A,
-                "pi_i": A,
-                "R": R,
-                "S": S,
-                "c_R": c_R,
-                "c_S": 1 - c_R,
-                "tau": self.tau,
-            },
-            **{"z_k": correct, "z_kbar": other, "m": correct - other, "g": 1 - right},
-            "zeta": self.M.sum().item() / (p.d_g * p.N),
-        }
+        zeta = self.M.sum().item() / (p.d_g * p.N)
+        values = {"A": A, "pi_i": A, "R": R, "S": S, "zeta": zeta, "tau": self.tau}
+        values |= {"c_R": c_R, "c_S": 1 - c_R}
+        values |= {"z_k": correct, "z_kbar": other, "m": correct - other}
+        return p.values() | values | {"g": 1 - right}
 
 
 def cross_entropy(correct: Tensor, other: Tensor, N: int) -> Tensor:
@@ -113,7 +104,8 @@ def grad(of: Tensor, by: Tensor) -> np.ndarray:
     return torch.autograd.grad(of, by, retain_graph=True)[0].numpy()
 
 
-def flow_increments(eq: Table) -> list[Check]:
+@listed
+def flow_increments(eq: Table) -> Iterator[Check]:
     """One small step of descent on the mean-field loss changes A, R and S as in the
     flow.
 
@@ -150,22 +142,12 @@ def flow_increments(eq: Table) -> list[Check]:
         s.name: Equation(s.name, s, rhs, "", "exact").evaluate(values)
         for s, rhs in system.expanded.items()
     }
-    why = "third-order term of the extrapolation, step 1e-4"
-    names = ["dA_dalpha", "dR_dalpha", "dS_dalpha"]
-    return [
-        identity(
-            "dA/dalpha by the chain rule",
-            "dA_dalpha_chain",
-            chained,
-            measured[0],
-            1e-6,
-            why,
-        ),
-        *(
-            identity(f"d{s}/dalpha of the flow", e, predicted[s], v, 1e-6, why)
-            for s, e, v in zip("ARS", names, measured, strict=True)
-        ),
-    ]
+    close = 1e-6, "third-order term of the extrapolation, step 1e-4"
+    what, name = "dA/dalpha by the chain rule", "dA_dalpha_chain"
+    yield identity(what, name, chained, measured[0], *close)
+    names = ("dA_dalpha", "dR_dalpha", "dS_dalpha")
+    for s, name, value in zip("ARS", names, measured, strict=True):
+        yield identity(f"d{s}/dalpha of the flow", name, predicted[s], value, *close)
 
 
 @listed
@@ -174,13 +156,15 @@ def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
     closed attention equation.
     """
     x = Inputs()
+    p = x.p
     values = x.values() | {"c_omega": 0.83}
     c_A = eq["c_closure"].evaluate(values)
-    pieces = {
-        "A": eq["dA_dalpha_chain"].evaluate(values | {"c_A": c_A}),
-        "R": eq["delta_R"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
-        "S": eq["delta_S"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
-    }
+    by_chain = eq["dA_dalpha_chain"].evaluate(values | {"c_A": c_A})
+    at_random_overlap = values | {"tau": 1 / p.N}
+    delta_R = eq["delta_R"].evaluate(at_random_overlap)
+    delta_S = eq["delta_S"].evaluate(at_random_overlap)
+    updates = {"R": delta_R * p.d_g * p.N, "S": delta_S * p.d_g * p.N}
+    pieces = {"A": by_chain} | updates
     spelled = dynamics.flow().where
     for name, piece in pieces.items():
         rhs = eq[f"d{name}_dalpha"].rhs

@@ -2,7 +2,7 @@
 scale.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.single_students.levels import own_start
 from verify.checks import ensemble_source
-from verify.checks.check import Band, Check, Noted, at_least, identity, sampled
+from verify.checks.check import Band, Check, Noted, at_least, identity, listed, sampled
 from verify.checks.report import Report, Request
 from verify.compare.emergence import first_crossing, power
 from verify.rates import rates
@@ -53,54 +53,49 @@ def onset_fit(
     return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
 
 
-def exact_solution(p: Parameters) -> list[Check]:
+@listed
+def exact_solution(p: Parameters) -> Iterator[Check]:
     """Exact solution against the integrated flow, and the departure of (81) from the
     flow of a large system.
     """
     half = quadrature.emergence_time(p.values())
-    solution = st.flow(p.teachers).solve(
-        p, at=[0.0], events=HALF, alpha=1.5 * float(half)
+    flow = st.flow(p.teachers)
+    solution = flow.solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
+    yield identity(
+        "time of A = 1/2 by the exact solution",
+        "kappa, pace, margin_of_D",
+        half,
+        solution.alpha_half.item(),
+        1e-9,
+        "event times of the integrator",
     )
-    size, events = 1e8, "event times of the integrator"
+    size = 1e8
     # All sizes at once at this c_omega, as an independent number.
     v = dict.fromkeys(("N", "d_g", "L"), size) | dict.fromkeys(("tau", "A_0"), 1 / size)
-    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0) | {
-        "eta": p.eta,
-        "c_omega": st.c_omega(p),
-    }
+    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0)
+    v |= {"eta": p.eta, "c_omega": st.c_omega(p)}
     times = onset_equations()["alpha_star"].evaluate(v) * np.array([0.05, 0.9])
     grown = inversion.states(v, times)["A"]
     sharp, printed, departure = (
         onset_equations()[q].evaluate(v | {"alpha": times})
         for q in ("onset_sharp", "onset_A", "onset_departure")
     )
-    rows = (
-        (
-            "time of A = 1/2 by the exact solution",
-            "kappa, pace, margin_of_D",
-            half,
-            solution.alpha_half.item(),
-            1e-9,
-            events,
-        ),
-        (
-            "A L at 0.9 alpha_star, L = 1e8",
-            "onset_sharp",
-            size * sharp[1],
-            size * grown[1],
-            1e-5,
-            "1/L over the distance to the pole, squared",
-        ),
-        (
-            "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
-            "onset_departure",
-            departure[0],
-            np.log(grown[0] / printed[0]),
-            5e-3,
-            "next term: 4/15 of (eta alpha)^2 c_omega/2",
-        ),
+    yield identity(
+        "A L at 0.9 alpha_star, L = 1e8",
+        "onset_sharp",
+        size * sharp[1],
+        size * grown[1],
+        1e-5,
+        "1/L over the distance to the pole, squared",
     )
-    return [identity(*row) for row in rows]
+    yield identity(
+        "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
+        "onset_departure",
+        departure[0],
+        np.log(grown[0] / printed[0]),
+        5e-3,
+        "next term: 4/15 of (eta alpha)^2 c_omega/2",
+    )
 
 
 def report(request: Request) -> Report:
@@ -299,24 +294,17 @@ def draw(sweeps: dict[str, Any]) -> Any:
             xticklabels=[f"{g:g}" for g in grid],
         )
         axis.minorticks_off()
-    every = np.concatenate(
-        [
-            np.ravel(v)
-            for _, theory, students in sweeps.values()
-            for v in (theory, *students)
-        ]
-    )
+    times = []
+    for _, theory, students in sweeps.values():
+        times += [np.ravel(v) for v in (theory, *students)]
+    lowest, highest = (f(np.concatenate(times)) for f in (np.nanmin, np.nanmax))
     ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
-        axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
+        axis.set_ylim(0.9 * lowest, 1.1 * highest)
     plotting.below(axes[0])
-    shared = {
-        n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")
-    }
-    plotting.headline(
-        figure,
-        f"{stated({**shared, 'n_train': SMALL.n_train})}; but for what is swept;"
-        f" {len(SEEDS)} seeds",
-    )
+    names = ("N", "L", "d_g", "d_h", "eta")
+    shared = {n: v for n, v in SMALL.values().items() if n in names}
+    setting = stated(shared | {"n_train": SMALL.n_train})
+    plotting.headline(figure, f"{setting}; but for what is swept; {len(SEEDS)} seeds")
     return figure

@@ -64,21 +64,19 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
         sizes, counted = (
             np.append(x[of_weight], 0) for x in (told.sizes, told.counted)
         )
-        many = len(np.unique(told.members[w]))
-        gap = np.abs(told.gradients[w] - slope.numpy())
         entries = f"entries of {w}{where}"
-        by = f"classes of {w} by refinement{where}"
-        yield from [
-            identity(entries, "classes", sizes, counted, 0, "counted"),
-            vanishing(
-                f"gradient of {w}{where}",
-                "loss",
-                float(gap.max()) / scale,
-                ROUNDING,
-                f"over the largest at random weights; {WHY}",
-            ),
-            identity(by, "classes", many, split[w], 0, "gradients split none of them"),
-        ]
+        yield identity(entries, "classes", sizes, counted, 0, "counted")
+        gap = np.abs(told.gradients[w] - slope.numpy())
+        yield vanishing(
+            f"gradient of {w}{where}",
+            "loss",
+            float(gap.max()) / scale,
+            ROUNDING,
+            f"over the largest at random weights; {WHY}",
+        )
+        many = len(np.unique(told.members[w]))
+        by, why = f"classes of {w} by refinement{where}", "gradients split none of them"
+        yield identity(by, "classes", many, split[w], 0, why)
     yield descent(made, data, told, where)
     yield from drawn(student, data, where, seed)
 
@@ -89,7 +87,7 @@ def descent(
     """Some steps of all weights by autograd against as
     many steps of the derived rates.
     """
-    student, told = Student(made.statement), begun
+    student, predicted = Student(made.statement), begun
     weights = {w: torch.tensor(x) for w, x in begun.weights.items()}
     steps = Descent(weights.values(), ETA)
     taken = student.taken(data)
@@ -97,14 +95,13 @@ def descent(
         for w, slope in student.gradients(weights, taken)[1].items():
             weights[w].grad = slope
         steps.step()
-        values = {x: v - ETA * told.slopes[x] for x, v in told.values.items()}
-        told = check.predicted(made, data, values=values)
-    one, two = (
-        np.concatenate([np.ravel(x) for x in v.values()])
-        for v in (told.weights, weights)
-    )
+        slopes = predicted.slopes
+        values = {x: v - ETA * slopes[x] for x, v in predicted.values.items()}
+        predicted = check.predicted(made, data, values=values)
+    derived = np.concatenate([np.ravel(x) for x in predicted.weights.values()])
+    trained = np.concatenate([np.ravel(x) for x in weights.values()])
     what = f"all weights after {STEPS} steps{where}"
-    return identity(what, "rates", one, two, ROUNDING, WHY)
+    return identity(what, "rates", derived, trained, ROUNDING, WHY)
 
 
 def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Check]:
@@ -127,7 +124,8 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
     exact = float(student.mean(weights, student.taken(data)))
     share, band = law.coinciding(stated, data), None
     if share:
-        low, high = (f(f(x.tolist()) for x in losses) / abs(exact) for f in (min, max))
+        low = min(float(x.min()) for x in losses) / abs(exact)
+        high = max(float(x.max()) for x in losses) / abs(exact)
         why = (
             f"values that coincide, in {share:.0%} of inputs, bounded by all losses; no"
             " order: sizes are small"
@@ -148,12 +146,11 @@ def checks(made: Derived, sizes: int = SIZES) -> list[Check]:
     none = "a closure over teachers has no gradients of one student"
     require(not made.shared, f"statement {made.statement.name}: {none}")
     made = check.written(made)
+    rows: list[Check] = []
     with one_thread():
-        return [
-            c
-            for data in itertools.islice(check.listed(made), sizes)
-            for c in at(made, data)
-        ]
+        for data in itertools.islice(check.listed(made), sizes):
+            rows += at(made, data)
+    return rows
 
 
 @functools.cache

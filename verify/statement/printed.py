@@ -192,10 +192,9 @@ def invariant(
     """
     drift: list[float] = []
     for x in points:
-        here, ahead, behind = (
-            measured({n: w + sign * x.rates[n] for n, w in x.weights.items()})
-            for sign in (0, 1, -1)
-        )
+        ahead = measured({n: w + x.rates[n] for n, w in x.weights.items()})
+        behind = measured({n: w - x.rates[n] for n, w in x.weights.items()})
+        here = measured(x.weights)
         every(sides, f"{equation} as measured", equation, x.known, here)
         drift += np.ravel(ahead - behind).tolist()
     return vanishing(f"{equation}, its rate", equation, np.array(drift) / 2, *why)

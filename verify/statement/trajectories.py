@@ -65,10 +65,10 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     flow = onset.at_sizes(stated, p).flow.solve(
         p, at=runs.t.values, t=float(runs.t[-1])
     )
-    off = {
-        str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
-        for x, v in steps.data_vars.items()
-    }
+    off = {}
+    for name, v in steps.data_vars.items():
+        largest = np.abs(flow[name]).max() or 1
+        off[str(name)] = float(np.abs(flow[name] - v).max() / largest)
     worst = max(off, key=lambda x: off[x])
     return (
         f"compared with descent in steps of eta = {p.eta:g}; the flow differs from it"

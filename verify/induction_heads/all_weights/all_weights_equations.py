@@ -217,20 +217,14 @@ def running_sums(_: Table) -> Iterator[Check]:
     averaged over queries.
     """
     for mask in MASKS:
-        settings = [
-            (size, query)
-            for size in SIZES
-            for query in (*range(1, size + 1), "uniform")
-        ]
-        told = [
-            loss_and_gradient(point(size), size, query, mask)
-            for size, query in settings
-        ]
-        there = [Network(size, query, mask)(point(size)) for size, query in settings]
+        by_sums, by_network = [], []
+        for size in SIZES:
+            for query in (*range(1, size + 1), "uniform"):
+                by_sums.append(loss_and_gradient(point(size), size, query, mask))
+                by_network.append(Network(size, query, mask)(point(size)))
         for k, name in enumerate(("loss", "gradient")):
-            sums, network = (
-                np.concatenate([np.ravel(x[k]) for x in side]) for side in (told, there)
-            )
+            sums = np.concatenate([np.ravel(x[k]) for x in by_sums])
+            network = np.concatenate([np.ravel(x[k]) for x in by_network])
             label = f"all-weights {name} in O(N), every q and uniform q, {mask} mask"
             yield identity(label, "all_loss", sums, network, EXACT, EXACT_WHY)
 
@@ -241,12 +235,10 @@ def five_numbers(eq: Table) -> Iterator[Check]:
     at its minimum, as N grows; and the sums in it.
     """
     loss = eq["plateau_loss"].rhs
-    slope = sp.lambdify(
-        [*(THETA[n] for n in FIVE), N_symbol],
-        [sp.diff(loss, THETA[n]) for n in FIVE],
-        ["scipy", "numpy"],
-        cse=True,
-    )
+    variables = [THETA[n] for n in FIVE]
+    slopes = [sp.diff(loss, variable) for variable in variables]
+    arguments = [*variables, N_symbol]
+    slope = sp.lambdify(arguments, slopes, ["scipy", "numpy"], cse=True)
     state = {
         "alpha_3": 1.2,
         "beta_2": 0.8,
@@ -261,22 +253,19 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         for _ in range(2):  # the loss is quadratic in gamma_1, with curvature 2
             theta[first] -= loss_and_gradient(theta, size, size)[1][first] / 2
         exact = dict(zip(NAMES, loss_and_gradient(theta, size, size)[1], strict=True))
-        for told, n in zip(slope(*state.values(), size), FIVE, strict=True):
+        for predicted, n in zip(slope(*state.values(), size), FIVE, strict=True):
             scale = size**2 if n in ("alpha_3", "beta_2") else size
-            gaps[n].append(scale * abs(told - exact[n]))
-    for n, found in gaps.items():
+            gaps[n].append(scale * abs(predicted - exact[n]))
+    for n, differences in gaps.items():
         label = f"slope of {n} in the flow of five, order of its error in 1/N"
-        yield rates(0.0, found, 1 / np.array(LARGE)).check(label, "plateau_loss")
+        rate = rates(0.0, differences, 1 / np.array(LARGE))
+        yield rate.check(label, "plateau_loss")
     j, size, grown = np.arange(1, 60), 60, 3.5
-    sums = {
-        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
-        "plateau_delta": (
-            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
-            / size
-        ),
-    }
-    yield from [
-        identity(
+    Phi = 2 * j * (2 * j + 1) / (2 * j + grown) ** 3
+    delta = j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)
+    sums = {"plateau_Phi": float(Phi.sum()), "plateau_delta": delta.sum() / size}
+    for name, value in sums.items():
+        yield identity(
             f"all-weights {name.replace('_', ' ')} by polygammas",
             name,
             eq[name].evaluate({"N": size, "e": grown}),
@@ -284,8 +273,6 @@ def five_numbers(eq: Table) -> Iterator[Check]:
             EXACT,
             EXACT_WHY,
         )
-        for name, value in sums.items()
-    ]
     far = 10**9
     yield identity(
         "all-weights plateau phi as a limit",
@@ -310,17 +297,17 @@ def layer(eq: Table) -> Iterator[Check]:
         ("last", "plateau_Gamma"),
         ("uniform", "plateau_Gamma_uniform"),
     ):
-        Gamma, fourth = (
-            float(x.subs(t, tau)) for x in (eq[name].rhs, short[f"{query}_gamma_4"])
-        )
+        Gamma = float(eq[name].rhs.subs(t, tau))
+        fourth = float(short[f"{query}_gamma_4"].subs(t, tau))
         theta = pseudo(gamma_2=Gamma / 2, gamma_3=Gamma / 2, gamma_4=fourth)
         slopes = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         exact = dict(zip(NAMES, slopes, strict=True))
+        rate = -size * (exact["gamma_2"] + exact["gamma_3"])
         yield identity(
             f"all-weights first layer in time, {query}",
             name,
             sp.diff(eq[name].rhs, t).subs(t, tau),
-            -size * (exact["gamma_2"] + exact["gamma_3"]),
+            rate,
             20 * np.log(size) / size,
             "ln N / N",
         )

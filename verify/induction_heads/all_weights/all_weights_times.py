@@ -139,13 +139,11 @@ def against_law(
     N fitted at smaller sizes.
     """
     for query, label in QUERIES.items():
-        table = {
-            N: (flow_times(N, query), law.predicted(N, query))
-            for N in (*sizes, largest)
-        }
+        flows = {N: flow_times(N, query) for N in (*sizes, largest)}
+        laws = {N: law.predicted(N, query) for N in (*sizes, largest)}
         for name in (*times.LEVELS, "T_drop"):
-            flow = table[largest][0][name]
-            predicted = table[largest][1][name]
+            flow = flows[largest][name]
+            predicted = laws[largest][name]
             yield identity(
                 f"all-weights law of {name}, {label}, N = {largest}",
                 "flow of five numbers",
@@ -154,25 +152,23 @@ def against_law(
                 2 * np.log(largest) / largest,
                 "2 ln N / N: " + LAW_WHY,
             )
-            x = np.log(list(sizes))
-            excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
+            excess = [(flows[N][name] - laws[N][name]) / N for N in sizes]
+            line = np.polyfit(np.log(list(sizes)), excess, 1)
+            correction = largest * np.polyval(line, np.log(largest))
             yield identity(
                 f"all-weights law of {name} corrected from N <= {max(sizes)}, {label},"
                 f" N = {largest}",
                 "flow of five numbers",
-                predicted
-                + largest * np.polyval(np.polyfit(x, excess, 1), np.log(largest)),
+                predicted + correction,
                 flow,
                 *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
             )
-            drift = [
-                np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a)
-                for a, b in itertools.pairwise([*sizes, largest])
-            ]
-            yield (
-                f"  all weights, {label}: {name} local exponents "
-                + ", ".join(f"{v:.3f}" for v in drift)
-            )
+            exponents = []
+            for a, b in itertools.pairwise([*sizes, largest]):
+                exponent = np.log(flows[b][name] / flows[a][name]) / np.log(b / a)
+                exponents.append(f"{exponent:.3f}")
+            local = ", ".join(exponents)
+            yield f"  all weights, {label}: {name} local exponents {local}"
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
@@ -184,11 +180,13 @@ def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
         over = flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"]
         return f"{over:.3f} (N = {N})"
 
-    return [
-        f"  all weights, {label}: T_drop over that of three numbers: "
-        + ", ".join(ratio(N, query) for N in sizes)
-        for query, label in QUERIES.items()
-    ]
+    lines = []
+    for query, label in QUERIES.items():
+        ratios = ", ".join(ratio(N, query) for N in sizes)
+        lines.append(
+            f"  all weights, {label}: T_drop over that of three numbers: {ratios}"
+        )
+    return lines
 
 
 @with_notes
@@ -253,17 +251,16 @@ def standard_transformer(**more: Any) -> Iterator[str]:
         drops[pairs] = first_crossing(
             -runs.loss.rename(step="t"), -np.log(pairs) / 2
         ).values
-    yield from [
-        f"  standard transformer, {pairs} pairs: half of ln(pairs) after "
-        + ", ".join(f"{v:.0f}" for v in d)
-        + " steps"
-        for pairs, d in drops.items()
-    ]
+    for pairs, times_of_seeds in drops.items():
+        after = ", ".join(f"{v:.0f}" for v in times_of_seeds)
+        yield (
+            f"  standard transformer, {pairs} pairs: half of ln(pairs) after {after}"
+            " steps"
+        )
     each = np.stack([drops[n] for n in STANDARD_PAIRS])
     if np.isfinite(each).all():
-        slope, low, high = flow_laws.log_fit(
-            np.repeat(STANDARD_PAIRS, each.shape[1]), each.ravel()
-        )
+        pairs_of_seeds = np.repeat(STANDARD_PAIRS, each.shape[1])
+        slope, low, high = flow_laws.log_fit(pairs_of_seeds, each.ravel())
         yield (
             f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f},"
             f" {high:.2f}], AdamW"
@@ -272,13 +269,12 @@ def standard_transformer(**more: Any) -> Iterator[str]:
 
 def everything(**more: Any) -> Noted:
     """All of the above: checks and notes of ``verify.timescales``."""
-    checks, notes = together(
-        [
-            ([*against_network(), *descent(**more)], []),
-            against_law(),
-            ([], helped()),
-            students(**more),
-            gaussian.everything(**more),
-        ]
-    )
+    parts: list[Noted] = [
+        ([*against_network(), *descent(**more)], []),
+        against_law(),
+        ([], helped()),
+        students(**more),
+        gaussian.everything(**more),
+    ]
+    checks, notes = together(parts)
     return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]

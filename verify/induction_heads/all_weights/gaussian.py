@@ -236,39 +236,32 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
         items, labels, codes = (x.repeat(size, 1, 1) for x in realised(*grams))
         batch = task.batch_of(items, labels, codes, query)
         with torch.no_grad():
-            each = (
-                (student(batch.X) - batch.y).square().sum(-1).view(size, draws).mean(0)
-            )
-        entries = [torch.tril_indices(*g.shape[1:]) for g in grams]
-        known = [
-            (g - torch.eye(g.shape[-1]))[:, i, j]
-            for g, (i, j) in zip(grams, entries, strict=True)
-        ]
-        columns = torch.cat([torch.ones(draws, 1, dtype=torch.float64), *known], 1)
-        estimates.append(
-            D * (float(torch.linalg.lstsq(columns, each[:, None]).solution[0]) - still)
-        )
+            errors = (student(batch.X) - batch.y).square().sum(-1)
+        losses = errors.view(size, draws).mean(0)
+        columns = [torch.ones(draws, 1, dtype=torch.float64)]
+        for gram in grams:
+            i, j = torch.tril_indices(*gram.shape[1:])
+            columns.append((gram - torch.eye(gram.shape[-1]))[:, i, j])
+        fit = torch.linalg.lstsq(torch.cat(columns, 1), losses[:, None])
+        estimates.append(D * (float(fit.solution[0]) - still))
     return np.array(estimates)
 
 
+@listed
 def loss_to_first_order(
     size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS
-) -> list[Check]:
+) -> Iterator[Check]:
     """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
     with one_thread():
-        of = coefficient(size)
-        return [
-            sampled(
+        first_order = coefficient(size)
+        for place, theta in points().items():
+            values = [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS]
+            yield sampled(
                 f"coefficient of 1/D in the loss on Gaussian data, N = {size}, {place}",
                 "gram_variance_other",
-                of(theta)[0],
-                limit(
-                    LOSS_DIMENSIONS,
-                    [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS],
-                ),
+                first_order(theta)[0],
+                limit(LOSS_DIMENSIONS, values),
             )
-            for place, theta in points().items()
-        ]
 
 
 @cache
@@ -351,12 +344,14 @@ def batch_in_words(batch: int | None) -> str:
 
 def half_filled() -> list[str]:
     """First order in 1/D at N = D/2, as in the paper."""
-    return [
-        f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
-        f"{first / zero - 1:+.1%}"
-        for N in HALF_FILLED
-        for zero, first in (descents(2 * N, N),)
-    ]
+    lines = []
+    for N in HALF_FILLED:
+        zero, first = descents(2 * N, N)
+        lines.append(
+            f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop"
+            f" by {first / zero - 1:+.1%}"
+        )
+    return lines
 
 
 @listed
