@@ -208,9 +208,7 @@ class Field:
         the function of this name.
         """
         ring, values = self._ring, [self.fraction(e) for e in expressions]
-        common = ring.one
-        for v in values:
-            common = common * (v.bottom / common.gcd(v.bottom))
+        common = ring.common_bottom(values)
         moves = [self._names.meant(s).has(*moving) for s in ring.symbols]
         rows: dict[tuple[int, ...], list[Poly]] = {}
         for k, v in enumerate(values):
@@ -416,7 +414,7 @@ class _Names:
             return None
         ring = _Ring(self, [*basis, part])
         values = [ring.fraction(x) for x in [*basis, part]]
-        common = math.prod([v.bottom for v in values], start=ring.one)
+        common = ring.common_bottom(values)
         columns = [(v.top * (common / v.bottom)).to_dict() for v in values]
         monomials = sorted({*itertools.chain.from_iterable(columns)})
         rows = [[int(c.get(m, 0)) for c in columns] for m in monomials]
@@ -509,6 +507,13 @@ class _Ring:
         for s in reversed(roots):  # a later root may be of earlier ones
             of = self.fraction(names.root_of[s])
             self.relations.insert(0, (roots.index(s), self._share[s], of))
+
+    def common_bottom(self, values: Iterable[Fraction]) -> Poly:
+        """The least common multiple of the bottoms of fractions."""
+        common = self.one
+        for value in values:
+            common = common * (value.bottom / common.gcd(value.bottom))
+        return common
 
     def fraction(self, spelled: sp.Expr) -> Fraction:
         """A rational function of symbols for generators, in lowest terms."""
