@@ -160,16 +160,11 @@ def dloss_dgamma() -> sp.Expr:
     return grouped(form, sp.diff(loss_of_s(), gamma))
 
 
-@chapter.derives(sp.Derivative(squared_error, beta), "B.4.5, B.4.6")
-def dloss_dbeta() -> sp.Expr:
-    """Derivative of the loss by beta."""
-    return dloss_ds() * ds_dbeta()
-
-
-@chapter.derives(sp.Derivative(squared_error, alpha), "B.4.5, B.4.6")
-def dloss_dalpha() -> sp.Expr:
-    """Derivative of the loss by alpha."""
-    return dloss_ds() * ds_dalpha()
+CHAIN = "B.4.5, B.4.6"
+by_beta = lambda: dloss_ds() * ds_dbeta()
+chapter.state("dloss_dbeta", sp.Derivative(squared_error, beta), by_beta, CHAIN)
+by_alpha = lambda: dloss_ds() * ds_dalpha()
+chapter.state("dloss_dalpha", sp.Derivative(squared_error, alpha), by_alpha, CHAIN)
 
 
 @chapter.derives(conserved, f"{NEW}: zero along the flow from zero")

@@ -247,8 +247,7 @@ def alpha_slow() -> sp.Expr:
 
 chapter.state("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), NEW, LATE)
 chapter.state("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), NEW, LATE)
-of_beta = lambda: sp.collect(in_powers(slow_time()), N)
-chapter.state("slow_time", t, of_beta, NEW, LATE)
+chapter.state("slow_time", t, lambda: sp.collect(in_powers(slow_time()), N), NEW, LATE)
 
 
 @chapter.derives(

@@ -36,6 +36,9 @@ ITERATIONS = 400
 TOLERANCE = 1e-7
 
 
+Hats = dict[str, np.ndarray]  # conjugates by name
+
+
 @checked
 def dot_product_target(
     omega: Annotated[float, Allowed(low=0, high=1)], A: Annotated[Any, ANYTHING]
@@ -198,7 +201,7 @@ class Solution:
     """
 
     order: Order
-    hats: dict[str, np.ndarray]
+    hats: Hats
     norm: float
     overlap: np.ndarray
     train_loss: float
@@ -250,7 +253,7 @@ def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
     return Fields(w, noise_w, h, noise_h, mean, given_w, unexplained)
 
 
-def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
+def conjugates(x: Order, of: Fields, z: np.ndarray) -> Hats:
     """Conjugates (7), (128) by alpha and token, in covariance form, at the proximal
     points z.
     """

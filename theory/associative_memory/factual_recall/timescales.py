@@ -173,10 +173,10 @@ def equations() -> dict[str, Equation]:
     of the plateau.
     """
     exact = Chapter(ref(DERIVED), status="exact")
-    relation = partial(growth_rate, RELATION)
-    exact.state("growth_relation", rate_relation, relation, LINEAR)
-    subject = partial(growth_rate, SUBJECT)
-    exact.state("growth_subject", rate_subject, subject, LINEAR)
+    exact.state(
+        "growth_relation", rate_relation, partial(growth_rate, RELATION), LINEAR
+    )
+    exact.state("growth_subject", rate_subject, partial(growth_rate, SUBJECT), LINEAR)
     ratio = rate_relation / rate_subject
     flat = "a plateau at ln D where this is well above 1"
     exact.state("growth_ratio", ratio, ratio_of_rates, flat)

@@ -78,9 +78,7 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Variances of x.y, |x|^2 and x M x^T, divided by D, for independent standard
     normal coordinates.
     """
-
-    def same(a: str, b: str) -> int:
-        return int(a == b)
+    same = lambda a, b: int(a == b)
 
     def of(product: str) -> sp.Expr:
         square = gaussian_moment(2 * product, same)

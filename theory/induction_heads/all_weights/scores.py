@@ -32,6 +32,7 @@ THETA = {
 ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
 Place = tuple[str, sp.Expr]  # kind and pair of a row
+Named = dict[str, sp.Expr]
 
 # Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of
 # context rows), then sums of W2.
@@ -64,7 +65,7 @@ def network(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Network:
 
 
 @cache
-def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
+def key_scores(mask: str = "strict") -> Named:
     """Scores by kind of row; ``later`` rows belong to pair q + d."""
     return network(mask).key_scores()
 
@@ -122,7 +123,7 @@ def spelled(expr: sp.Expr, mask: str, burst: sp.Expr = sp.S.One) -> sp.Expr:
     return expr
 
 
-def context_weights() -> dict[str, sp.Expr]:
+def context_weights() -> Named:
     """Attention of the first layer in pair k: of an item on itself and on other rows,
     of a label on its item, itself and other rows.
     """
@@ -138,7 +139,7 @@ def context_weights() -> dict[str, sp.Expr]:
 
 
 @cache
-def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
+def grouped_scores(mask: str = "strict") -> Named:
     """Scores relative to rows before the queried pair, in a printed form proved equal
     to the derived one.
     """
