@@ -232,8 +232,9 @@ def gain_of_share(share: float, choices: float) -> float:
     """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 -
     share.
     """
-    left = math.expm1(share * math.log(choices))
-    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
+    log = math.log(choices)
+    grown = math.expm1(share * log)
+    return math.log1p(-math.expm1((share - 1) * log) * choices / grown)
 
 
 @scope.pointwise(RECALL)

@@ -203,9 +203,9 @@ def equations() -> Equations:
     chapter.state("gram_variance_own", var_own, of_own, *words)
     chapter.state("gram_variance_swapped", var_swapped, of_swapped, *words)
     for query, special in QUERIES.items():
-        words = (f"{dynamics.NEW}: fast attention, {special[0]}", *GIVEN[1:], *special)
+        fast = (f"{dynamics.NEW}: fast attention, {special[0]}", *GIVEN[1:], *special)
         late = partial(fast_time, query)
-        chapter.state(f"T_beta_gaussian_{query}", T_beta_scaled, late, *words)
+        chapter.state(f"T_beta_gaussian_{query}", T_beta_scaled, late, *fast)
         drop = partial(drop_time, query)
-        chapter.state(f"T_drop_gaussian_{query}", T_drop, drop, *words)
+        chapter.state(f"T_drop_gaussian_{query}", T_drop, drop, *fast)
     return chapter.equations

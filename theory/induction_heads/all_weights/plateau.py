@@ -217,9 +217,6 @@ def loss_of_place(seen: sp.Expr) -> sp.Expr:
     return 1 + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N) + right_label()
 
 
-@chapter.derives(
-    squared_error, f"{PLACE}: five numbers, q = N", *LEADING, name="plateau_loss"
-)
 @cache
 def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """Loss for the last pair, or for a burst. No row after the burst attends to its
@@ -233,9 +230,11 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     return 1 + uniform / (2 * N) + right_labels(right)
 
 
-EIGHT = f"{burst.PLACE}: eight numbers"
+FIVE_NUMBERS = f"{PLACE}: five numbers, q = N"
+chapter.state("plateau_loss", squared_error, loss_last, FIVE_NUMBERS, *LEADING)
+EIGHT_NUMBERS = f"{burst.PLACE}: eight numbers"
 of_burst = partial(loss_last, B)
-chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT, *MANY)
+chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT_NUMBERS, *MANY)
 
 
 @cache
@@ -309,7 +308,7 @@ def flow() -> Flow:
         time=t,
         rhs={x: -sp.diff(loss, x) for x in state},
         initial=dict.fromkeys(state, sp.S.Zero),
-        reference=ref(f"{PLACE}: five numbers, q = N"),
+        reference=ref(FIVE_NUMBERS),
         status="leading order",
         assumptions=LEADING,
         observables={"loss": loss},
