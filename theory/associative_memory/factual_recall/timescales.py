@@ -53,12 +53,12 @@ share = symbol(
     "share_left", r"\varphi", "part of the initial loss that is left", positive=True
 )
 hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
-rate_relation = symbol(
-    "lambda_r", means="initial growth rate of the relation", positive=True
-)
-rate_subject = symbol(
-    "lambda_s", means="initial growth rate of the subject", positive=True
-)
+OF_RELATION = "initial growth rate of the relation"
+OF_SUBJECT = "initial growth rate of the subject"
+rates = {
+    "relation": symbol("lambda_r", means=OF_RELATION, positive=True),
+    "subject": symbol("lambda_s", means=OF_SUBJECT, positive=True),
+}
 SMALL = "epsilon -> 0"
 LINEAR = "linear in the weights"
 
@@ -172,6 +172,8 @@ def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length
     of the plateau.
     """
+    rate_relation = rates["relation"]
+    rate_subject = rates["subject"]
     exact = Chapter(ref(DERIVED), status="exact")
     exact.state(
         "growth_relation", rate_relation, partial(growth_rate, RELATION), LINEAR
@@ -232,9 +234,8 @@ def gain_of_share(share: float, choices: float) -> float:
     """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 -
     share.
     """
-    log = math.log(choices)
-    grown = math.expm1(share * log)
-    return math.log1p(-math.expm1((share - 1) * log) * choices / grown)
+    grown = math.expm1(share * math.log(choices))
+    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / grown)
 
 
 @scope.pointwise(RECALL)
