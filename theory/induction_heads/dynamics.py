@@ -241,15 +241,16 @@ def flow() -> Flow:
         beta: of_beta,
         gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
     }
+    eq = equations()
     for x, rate in rates.items():
-        gradient = chapter.equations[f"dloss_d{x.name}"].rhs
+        gradient = eq[f"dloss_d{x.name}"].rhs
         proved(vanishes(rate + gradient), "a rate is not minus its gradient")
     unit_rate = "gradient flow of unit rate in the three parameters"
     observables = {
-        "loss": loss(),
+        "loss": eq["loss"].rhs,
         "attention_first": p,
         "attention_second": s / r,
-        "conserved": invariant(),
+        "conserved": eq["invariant"].rhs,
     }
     return Flow(
         name="induction_heads",

@@ -81,14 +81,15 @@ def speed() -> sp.Expr:
     forms = set()
     for part in PARTS:
         choices = part.choices
-        path = epsilon * sp.sinh(angle) / sp.sqrt(dynamics.ratio(part))
+        eq = dynamics.equations()
+        path = epsilon * sp.sinh(angle) / sp.sqrt(eq[f"ratio_{part.name}"].rhs)
         rate_of_delta = dynamics.flow().rhs[part.delta]
         rate_of_delta = rate_of_delta.subs(part.w, epsilon * sp.cosh(angle))
         rate_of_angle = (rate_of_delta / sp.diff(path, angle)).subs(part.wrong, 1)
         # 1: theta grows at the rate lambda
         linear = factored(rate_of_angle / growth(part)) * (choices - 1) / choices
         proved(factored(linear) == 1, "theta does not start at the growth rate")
-        mass = dynamics.wrong_mass(part).subs({part.gain: gain, choices: K})
+        mass = eq[f"wrong_{part.name}"].rhs.subs({part.gain: gain, choices: K})
         forms.add(sp.factor(rate * K / (K - 1) * mass))
     (form,) = forms
     return form

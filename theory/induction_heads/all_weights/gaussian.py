@@ -179,7 +179,7 @@ def after_attention() -> sp.Expr:
         return sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0)
 
     rate = at_large_s(dynamics.flow().rhs[gamma])
-    late = at_large_s(dynamics.loss())
+    late = at_large_s(dynamics.equations()["loss"].rhs)
     half = min(sp.solve(late - sp.Rational(1, 2), gamma))
     return sp.expand_log(sp.integrate(1 / rate, (gamma, 0, half)) / D, force=True)
 
