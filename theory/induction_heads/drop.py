@@ -66,10 +66,10 @@ def inner_rates() -> list[sp.Expr]:
     return universal
 
 
-of_w = lambda: inner_rates()[0]
-of_gamma = lambda: inner_rates()[1]
-chapter.state("drop_dw_dtau", sp.Derivative(w, tau), of_w, *BLOW_UP)
-chapter.state("drop_dgamma_dtau", sp.Derivative(gamma, tau), of_gamma, *BLOW_UP)
+chapter.state("drop_dw_dtau", sp.Derivative(w, tau), lambda: inner_rates()[0], *BLOW_UP)
+chapter.state(
+    "drop_dgamma_dtau", sp.Derivative(gamma, tau), lambda: inner_rates()[1], *BLOW_UP
+)
 
 
 @cache

@@ -161,10 +161,18 @@ def dloss_dgamma() -> sp.Expr:
 
 
 CHAIN = "B.4.5, B.4.6"
-by_beta = lambda: dloss_ds() * ds_dbeta()
-chapter.state("dloss_dbeta", sp.Derivative(squared_error, beta), by_beta, CHAIN)
-by_alpha = lambda: dloss_ds() * ds_dalpha()
-chapter.state("dloss_dalpha", sp.Derivative(squared_error, alpha), by_alpha, CHAIN)
+chapter.state(
+    "dloss_dbeta",
+    sp.Derivative(squared_error, beta),
+    lambda: dloss_ds() * ds_dbeta(),
+    CHAIN,
+)
+chapter.state(
+    "dloss_dalpha",
+    sp.Derivative(squared_error, alpha),
+    lambda: dloss_ds() * ds_dalpha(),
+    CHAIN,
+)
 
 
 @chapter.derives(conserved, f"{NEW}: zero along the flow from zero")

@@ -76,7 +76,10 @@ def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr
     return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
 
 
-ITEM, LABEL, QUERY = 2 * k - 1, 2 * k, 2 * N + 1  # rows
+# Rows
+ITEM = 2 * k - 1
+LABEL = 2 * k
+QUERY = 2 * N + 1
 EXCHANGED = sp.KroneckerDelta(n, m + D / 2) + sp.KroneckerDelta(m, n + D / 2)
 SWAPPED_CODE = sp.Sum(code[k, n] * M[n, m], (n, 1, D))
 RETRIEVED_1 = sp.Sum(T[i, j] * X[j, m], (j, 1, last))
@@ -111,7 +114,8 @@ def definitions() -> Equations:
     return model.equations
 
 
-TOKEN, POSITION = "token", "position"
+TOKEN = "token"
+POSITION = "position"
 BLOCKS = {
     "W1": ((TOKEN, POSITION), (TOKEN, POSITION)),
     "W2": ((TOKEN, POSITION) * 2, (TOKEN, POSITION) * 2),

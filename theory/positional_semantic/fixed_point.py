@@ -200,7 +200,8 @@ class _Map:
 
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
         """Results at ``x``, the point of the last call of the map."""
-        p, state = self.p, self.unpack(x)
+        p = self.p
+        state = self.unpack(x)
         hats = conjugates(p, state, self.last)
         return FixedPoint(p, self.branch, state, hats, self.last, residual, jacobian)
 

@@ -289,7 +289,8 @@ def output_channel(
         each = np.arange(L), np.array(clusters)  # of every token its cluster
         order = Order(*(value[each] for value in x))
         of = fields(system, order, system.rho()[each], shift[each])
-        Y, trace = system.target(of.h), system.spectra()[each]
+        Y = system.target(of.h)
+        trace = system.spectra()[each]
         z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)
         for name, mean in conjugates(order, of, z).items():
             hats[name][each] += system.alpha * probability * mean
@@ -410,7 +411,8 @@ def starting_order(
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher
     column, ``m`` per token, V/gamma.
     """
-    L, C = system.tokens, system.clusters
+    L = system.tokens
+    C = system.clusters
     R = system.rank
     t = len(system.teacher)
     scale = system.spectra()[..., None, None]

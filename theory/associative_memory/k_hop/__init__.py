@@ -123,11 +123,12 @@ def direct_time(
         return np.exp(s) / rate(np.exp(s), p.k, p.N)
 
     ends = np.log(p.m_0), np.log(end)
-    accuracy = {"epsabs": 0, "epsrel": 1e-11, "limit": 400}
     try:
         with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
             warnings.simplefilter("error", scipy.integrate.IntegrationWarning)
-            value, _ = scipy.integrate.quad(slowness, *ends, **accuracy)
+            value, _ = scipy.integrate.quad(
+                slowness, *ends, epsabs=0, epsrel=1e-11, limit=400
+            )
     except (ArithmeticError, scipy.integrate.IntegrationWarning):
         raise ParameterError(
             f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double"

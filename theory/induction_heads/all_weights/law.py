@@ -65,8 +65,11 @@ EXPLICIT = 2048
 NODES = 64
 # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
 FAR = 18.0
-LARGE_N = "N to infinity: the next term is smaller by 1 / ln N"
-LARGE = (plateau.STRICT, LARGE_N, ORTHONORMAL)
+LARGE = (
+    plateau.STRICT,
+    "N to infinity: the next term is smaller by 1 / ln N",
+    ORTHONORMAL,
+)
 mean_phi = symbol(
     "mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True
 )

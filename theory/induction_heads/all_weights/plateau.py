@@ -281,10 +281,8 @@ def in_layer(name: str) -> sp.Expr:
 
 EARLY = f"{PLACE}: t of order N"
 LAST = (f"{EARLY}, q = N", *LEADING)
-path = partial(in_layer, "last_Gamma")
-chapter.state("plateau_Gamma", Gamma, path, *LAST)
-path = partial(in_layer, "last_gamma_4")
-chapter.state("plateau_gamma_4", gamma_4, path, *LAST)
+chapter.state("plateau_Gamma", Gamma, partial(in_layer, "last_Gamma"), *LAST)
+chapter.state("plateau_gamma_4", gamma_4, partial(in_layer, "last_gamma_4"), *LAST)
 path = partial(in_layer, "uniform_Gamma")
 chapter.state("plateau_Gamma_uniform", Gamma, path, f"{EARLY}, uniform q", *LEADING)
 

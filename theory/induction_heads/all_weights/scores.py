@@ -80,9 +80,11 @@ def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Forms:
     to_itself = MASKS[mask]
     net = network(mask, burst)
     if net.right is None:
-        item, other = net.row("item", q), net.row("item", q + d)
+        item = net.row("item", q)
+        other = net.row("item", q + d)
     else:
-        item, other = net.right_row("item", sp.S.One), net.row("item", l)
+        item = net.right_row("item", sp.S.One)
+        other = net.row("item", l)
     b1, b2, b7, b8, b9, b10, b11, b12 = (
         THETA[f"beta_{number}"] for number in (1, 2, 7, 8, 9, 10, 11, 12)
     )
@@ -217,7 +219,8 @@ def equations() -> dict[str, Equation]:
     last = number("query", q)
     relative = P[last, number(*KEYS["earlier_label"])]
     for mask, to_itself in MASKS.items():
-        end, masked = ENDS[mask], f"{mask} mask"
+        end = ENDS[mask]
+        masked = f"{mask} mask"
         for name, form in context_weights().items():
             if name.endswith("self") and not to_itself:
                 continue
@@ -279,7 +282,9 @@ def loss_equations() -> dict[str, Equation]:
     chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, status="exact")
     rows = {"item": w_item, "label": w_label}
     for mask, to_itself in MASKS.items():
-        net, end, masked = network(mask), ENDS[mask], f"{mask} mask"
+        net = network(mask)
+        end = ENDS[mask]
+        masked = f"{mask} mask"
         of_query = partial(net.first_attention, net.query)
         on_itself = to_itself * value(of_query(net.query))
         for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):

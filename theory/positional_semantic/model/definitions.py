@@ -99,13 +99,12 @@ def equations() -> Equations:
     chapter.state("S_21", S_21, R, "Eq. (15)")
     chapter.state("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)")
     chapter.state("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)")
-    identity = "d to infinity: x x^T / d is sigma^2 times the identity"
     chapter.state(
         "sentence_loss",
         loss_symbol,
         loss,
         "Eqs. (39), (40)",
-        identity,
+        "d to infinity: x x^T / d is sigma^2 times the identity",
         "rows of A sum to one",
     )
     chapter.state(
