@@ -143,9 +143,8 @@ def second_gradient(p: Parameters) -> float:
         # A random plain token is the answer with probability 1/n.
         overall = (block[0] + (plain - 1) * block[1]) / plain
         share = plain / p.N
-        at_plain = (1 - share) * overall
-        at_trigger = (1 - share) * block[2]
-        return np.array([block[0] - share * overall, at_plain, at_trigger])
+        at_answer = block[0] - share * overall
+        return np.array([at_answer, (1 - share) * overall, (1 - share) * block[2]])
 
     slope = 0.0
     for t0 in starts:

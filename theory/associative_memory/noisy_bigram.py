@@ -237,7 +237,8 @@ def samples_equations() -> Equations:
     # For n << sqrt(N) all other labels occur at most once, so that the noise token must
     # occur twice.
     binomial = sp.binomial(n, count) * a**count * (1 - a) ** (n - count)
-    zero, one = sp.Integer(0), sp.Integer(1)
+    zero = sp.Integer(0)
+    one = sp.Integer(1)
     failing = binomial.subs(count, zero) + binomial.subs(count, one)
     failing = written_as((1 - a) ** n + n * a * (1 - a) ** (n - 1), failing)
     small = symbol("x_na", "x", positive=True)  # n a, fixed as a -> 0

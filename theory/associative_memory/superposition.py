@@ -178,26 +178,27 @@ def moments_equations() -> dict[str, Equation]:
     slides = "slides, weighted sum of outer products with random embeddings"
     hebbian.state("hebbian_score", score[k, x], summed, slides)
     moments = Chapter(ref(DERIVED), RANDOM, status="exact")
+    state = moments.state
     means = "mean squared overlap of two embeddings"
     mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}", means)
-    moments.state("squared_cosine", mean_square, squared_cosine())
-    moments.state("score_mean_right", mean_right, q_x)
-    moments.state("score_mean_wrong", mean_wrong, sp.S.Zero)
-    moments.state("score_variance_right", var_right, right, "any map and weights")
-    moments.state("score_variance_wrong", var_wrong, wrong, "any map and weights")
+    state("squared_cosine", mean_square, squared_cosine())
+    state("score_mean_right", mean_right, q_x)
+    state("score_mean_wrong", mean_wrong, sp.S.Zero)
+    state("score_variance_right", var_right, right, "any map and weights")
+    state("score_variance_wrong", var_wrong, wrong, "any map and weights")
     one = "one output per key, q = 1"
     injective = {q_x: 1, Q_y: 1, Q_k: 1, Q: N}
     form = written_as((N - 1) / d**2, right.subs(injective))
-    moments.state("interference_right", var_right, form, one)
+    state("interference_right", var_right, form, one)
     form = written_as((N - 2) / d**2 + 2 / d, wrong.subs(injective))
     leak = "2/d: the key's own output and the output's own key leak"
-    moments.state("interference_wrong", var_wrong, form, one, leak)
+    state("interference_wrong", var_wrong, form, one, leak)
     several = "M outputs with N/M keys each, q = 1"
     balanced = {q_x: 1, Q_y: N / M, Q_k: N / M, Q: N}
     form = sp.expand(right.subs(balanced))
-    moments.state("classes_right", var_right, form, several)
+    state("classes_right", var_right, form, several)
     form = sp.expand(wrong.subs(balanced))
-    moments.state("classes_wrong", var_wrong, form, several)
+    state("classes_wrong", var_wrong, form, several)
     return hebbian.equations | moments.equations
 
 
@@ -234,9 +235,9 @@ def recall_equations() -> dict[str, Equation]:
     """Both accuracies, and the capacity law."""
     recall = Chapter(ref(DERIVED), RANDOM, status="exact")
     moments = moments_equations()
+    of_right = moments["interference_right"].rhs
     of_wrong = moments["interference_wrong"].rhs
-    sigma_right = sp.sqrt(moments["interference_right"].rhs)
-    recall.state("sigma_right", sigma_0, sigma_right)
+    recall.state("sigma_right", sigma_0, sp.sqrt(of_right))
     recall.state("sigma_wrong", sigma_1, sp.sqrt(of_wrong))
     phi = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
     everywhere = (z, -sp.oo, sp.oo)

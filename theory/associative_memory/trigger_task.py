@@ -53,8 +53,7 @@ last = symbol("j_state", "j", "the token behind it", integer=True, positive=True
 def transition_law() -> sp.Expr:
     """Next token of a sequence whose triggers q_1 .. q_K are followed by o_1 .. o_K."""
     is_trigger = sp.KroneckerDelta(first, trigger[k])
-    is_output = sp.KroneckerDelta(last, output[k])
-    follows = sp.Sum(is_trigger * is_output, (k, 1, K))
+    follows = sp.Sum(is_trigger * sp.KroneckerDelta(last, output[k]), (k, 1, K))
     free = 1 - sp.Sum(is_trigger, (k, 1, K))
     return follows + free * bigram(last, first)
 
@@ -66,8 +65,7 @@ def memories_equations() -> Equations:
     """
     chapter = Chapter(ref, status="exact")
     law = "slides, p(j|i) of the bigram task"
-    next_token = transition[last, first]
-    chapter.state("trigger_transition", next_token, transition_law(), law)
+    chapter.state("trigger_transition", transition[last, first], transition_law(), law)
     heads = "slides, induction head with associative memories"
     k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))

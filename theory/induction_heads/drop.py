@@ -66,10 +66,10 @@ def inner_rates() -> list[sp.Expr]:
     return universal
 
 
-rate_of_w = sp.Derivative(w, tau)
-chapter.state("drop_dw_dtau", rate_of_w, lambda: inner_rates()[0], *BLOW_UP)
-rate_of_gamma = sp.Derivative(gamma, tau)
-chapter.state("drop_dgamma_dtau", rate_of_gamma, lambda: inner_rates()[1], *BLOW_UP)
+chapter.state("drop_dw_dtau", sp.Derivative(w, tau), lambda: inner_rates()[0], *BLOW_UP)
+chapter.state(
+    "drop_dgamma_dtau", sp.Derivative(gamma, tau), lambda: inner_rates()[1], *BLOW_UP
+)
 
 
 @cache

@@ -160,16 +160,19 @@ def dloss_dgamma() -> sp.Expr:
     return grouped(form, sp.diff(loss_of_s(), gamma))
 
 
-@chapter.derives(sp.Derivative(squared_error, beta), "B.4.5, B.4.6")
-def dloss_dbeta() -> sp.Expr:
-    """Derivative of the loss by beta."""
-    return dloss_ds() * ds_dbeta()
-
-
-@chapter.derives(sp.Derivative(squared_error, alpha), "B.4.5, B.4.6")
-def dloss_dalpha() -> sp.Expr:
-    """Derivative of the loss by alpha."""
-    return dloss_ds() * ds_dalpha()
+CHAIN = "B.4.5, B.4.6"
+chapter.state(
+    "dloss_dbeta",
+    sp.Derivative(squared_error, beta),
+    lambda: dloss_ds() * ds_dbeta(),
+    CHAIN,
+)
+chapter.state(
+    "dloss_dalpha",
+    sp.Derivative(squared_error, alpha),
+    lambda: dloss_ds() * ds_dalpha(),
+    CHAIN,
+)
 
 
 @chapter.derives(conserved, f"{NEW}: zero along the flow from zero")
@@ -246,15 +249,16 @@ def flow() -> Flow:
         beta: of_beta,
         gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
     }
+    eq = equations()
     for x, rate in rates.items():
-        gradient = chapter.equations[f"dloss_d{x.name}"].rhs
+        gradient = eq[f"dloss_d{x.name}"].rhs
         proved(vanishes(rate + gradient), "a rate is not minus its gradient")
     unit_rate = "gradient flow of unit rate in the three parameters"
     observables = {
-        "loss": loss(),
+        "loss": eq["loss"].rhs,
         "attention_first": p,
         "attention_second": s / r,
-        "conserved": invariant(),
+        "conserved": eq["invariant"].rhs,
     }
     return Flow(
         name="induction_heads",

@@ -178,7 +178,8 @@ class Path:
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
         # last integrator step with the loss above 1/2
-        low, state = run.t[-2], run.y[:, -2]
+        low = run.t[-2]
+        state = run.y[:, -2]
 
         def at(beta: float) -> np.ndarray:
             if beta > low:

@@ -82,7 +82,8 @@ def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """
     shift = sp.S.Zero  # alpha - beta^2/2
     others = 2 * N - 2
-    of_alpha = sp.solve(dynamics.invariant(), alpha * others)[0] / others
+    invariant = dynamics.equations()["invariant"].rhs
+    of_alpha = sp.solve(invariant, alpha * others)[0] / others
     step = (of_alpha - beta**2 / 2).subs(sp.exp(alpha), E * sp.exp(u))
     step = factored(step.subs(N, in_x))
     for power in (1, 2, 3):
@@ -247,8 +248,7 @@ def alpha_slow() -> sp.Expr:
 
 chapter.state("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), NEW, LATE)
 chapter.state("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), NEW, LATE)
-of_beta = lambda: sp.collect(in_powers(slow_time()), N)
-chapter.state("slow_time", t, of_beta, NEW, LATE)
+chapter.state("slow_time", t, lambda: sp.collect(in_powers(slow_time()), N), NEW, LATE)
 
 
 @chapter.derives(
@@ -268,7 +268,7 @@ def time_of_beta() -> sp.Expr:
 @chapter.derives(T_alpha, f"{TIMES}, Eqs. (10)-(11), {NEW}", NEXT, name="T_alpha")
 def time_of_alpha() -> sp.Expr:
     """T_alpha to O(1): the time at which beta has the value given by the invariant."""
-    level = dynamics.beta_of_alpha.subs(alpha, HALF).subs(N, in_x)
+    level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(level, 2, x)), 2, x)
     return in_powers([expanded.coeff(x, k) * 2 ** (2 - k) for k in range(3)])

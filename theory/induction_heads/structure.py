@@ -76,7 +76,10 @@ def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr
     return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
 
 
-ITEM, LABEL, QUERY = 2 * k - 1, 2 * k, 2 * N + 1  # rows
+# Rows
+ITEM = 2 * k - 1
+LABEL = 2 * k
+QUERY = 2 * N + 1
 EXCHANGED = sp.KroneckerDelta(n, m + D / 2) + sp.KroneckerDelta(m, n + D / 2)
 SWAPPED_CODE = sp.Sum(code[k, n] * M[n, m], (n, 1, D))
 RETRIEVED_1 = sp.Sum(T[i, j] * X[j, m], (j, 1, last))
@@ -86,23 +89,24 @@ ERROR = sp.Sum((y[m] - output[m]) ** 2, (m, 1, D))
 LAYERS = "Eq. (1), A.4"
 
 model = Chapter(ref, status="exact")
-model.state("swap", M[m, n], EXCHANGED, "Eq. (2)", "D even")
-model.state("item_token", X_token[ITEM, m], a[k, m], "Eq. (3)")
-model.state("item_position", X_position[ITEM, m], code[k, m], "Eq. (3)")
-model.state("label_token", X_token[LABEL, m], b[k, m], "Eq. (3)")
-model.state("label_position", X_position[LABEL, m], SWAPPED_CODE, "Eq. (3)")
-model.state("query_token", X_token[QUERY, m], a[q, m], "Eq. (4)")
-model.state("query_position", X_position[QUERY, m], sp.S.Zero, "Eq. (4)")
-model.state("target", y[m], b[q, m], "Eq. (4)")
-model.state("scores_1", S[i, j], bilinear(X, W1, 2 * D), LAYERS)
-model.state("attention_1", T[i, j], softmax(S), LAYERS, MASK)
-model.state("retrieved_1", U[i, 2 * D + m], RETRIEVED_1, LAYERS)
-model.state("scores_2", P[i, j], bilinear(U, W2, 4 * D), LAYERS)
-model.state("attention_2", Q[i, j], softmax(P), LAYERS, MASK)
-model.state("retrieved_2", V[i, 4 * D + m], RETRIEVED_2, LAYERS)
-model.state("output", output[m], READ_OUT, "Eq. (1), A.3")
+state = model.state
+state("swap", M[m, n], EXCHANGED, "Eq. (2)", "D even")
+state("item_token", X_token[ITEM, m], a[k, m], "Eq. (3)")
+state("item_position", X_position[ITEM, m], code[k, m], "Eq. (3)")
+state("label_token", X_token[LABEL, m], b[k, m], "Eq. (3)")
+state("label_position", X_position[LABEL, m], SWAPPED_CODE, "Eq. (3)")
+state("query_token", X_token[QUERY, m], a[q, m], "Eq. (4)")
+state("query_position", X_position[QUERY, m], sp.S.Zero, "Eq. (4)")
+state("target", y[m], b[q, m], "Eq. (4)")
+state("scores_1", S[i, j], bilinear(X, W1, 2 * D), LAYERS)
+state("attention_1", T[i, j], softmax(S), LAYERS, MASK)
+state("retrieved_1", U[i, 2 * D + m], RETRIEVED_1, LAYERS)
+state("scores_2", P[i, j], bilinear(U, W2, 4 * D), LAYERS)
+state("attention_2", Q[i, j], softmax(P), LAYERS, MASK)
+state("retrieved_2", V[i, 4 * D + m], RETRIEVED_2, LAYERS)
+state("output", output[m], READ_OUT, "Eq. (1), A.3")
 SUMMED = "summed over the D coordinates"
-model.state("squared_error", squared_error, ERROR, "Sec. 3.2, A.3", SUMMED)
+state("squared_error", squared_error, ERROR, "Sec. 3.2, A.3", SUMMED)
 
 
 def definitions() -> Equations:
@@ -110,7 +114,8 @@ def definitions() -> Equations:
     return model.equations
 
 
-TOKEN, POSITION = "token", "position"
+TOKEN = "token"
+POSITION = "position"
 BLOCKS = {
     "W1": ((TOKEN, POSITION), (TOKEN, POSITION)),
     "W2": ((TOKEN, POSITION) * 2, (TOKEN, POSITION) * 2),
@@ -244,8 +249,8 @@ def dimension(D: int) -> Fraction:
     """Dimension of the space of invariant (W1, W2, W3), by the character formula: an
     average over the group that is exactly an integer.
     """
-    mean: dict[str, Fraction] = {}
-    square: dict[str, Fraction] = {}
+    mean = {}
+    square = {}
     for kind in (TOKEN, POSITION):
         traces = [int(np.trace(g)) for g in group(kind, D)]
         mean[kind] = Fraction(sum(traces), len(traces))

@@ -108,11 +108,8 @@ def _row(point: FixedPoint | None) -> dict[str, float]:
     """Variables of `MEANING` at a point of a branch; NaN where there is none."""
     if point is None:
         return dict.fromkeys(MEANING, np.nan)
-    row = point.summary()
-    row["slope"] = point.slope
-    row["replicon"] = point.replicon
-    row["jump"] = point.jump
-    return row
+    row = {"slope": point.slope, "replicon": point.replicon, "jump": point.jump}
+    return point.summary() | row
 
 
 @scope.pointwise(MINIMUM)

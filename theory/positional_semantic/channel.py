@@ -204,9 +204,8 @@ def _response(hessian: np.ndarray) -> np.ndarray:
     """
     a, b, c = hessian
     determinant = a * c - b * b
-    first = (c / determinant - 1) ** 2
-    second = (a / determinant - 1) ** 2
-    return first + second + 2 * (b / determinant) ** 2
+    diagonal = (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2
+    return diagonal + 2 * (b / determinant) ** 2
 
 
 def _two_sides(

@@ -84,9 +84,14 @@ def equations() -> Equations:
     )
     slope = sp.Derivative(epsilon_t, alpha)
     form = -sp.diff(phi, alpha)  # all other variables are stationary
-    stationary = "along a branch, where the free entropy is stationary"
-    words = ("beyond Eq. (121)", *RS, stationary)
-    chapter.state("training_loss_slope", slope, form, *words)
+    chapter.state(
+        "training_loss_slope",
+        slope,
+        form,
+        "beyond Eq. (121)",
+        *RS,
+        "along a branch, where the free entropy is stationary",
+    )
     # squared differences of the rows; both entries of a row differ equally
     error = 2 * sigma**2 * (S_gap + R_gap)
     chapter.state("test_error", epsilon_full, error, "Eqs. (10), (111)", "exact", *TWO)

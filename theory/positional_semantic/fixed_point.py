@@ -131,10 +131,9 @@ class FixedPoint:
 
     def summary(self) -> dict[str, float]:
         """Summary as a dictionary of numbers."""
-        numbers = {name: float(abs(x)) for name, x in self.state._asdict().items()}
-        numbers["train_loss"] = self.train_loss
-        numbers["test_mse_half"] = self.test_mse_half
-        return numbers
+        order = {name: float(abs(x)) for name, x in self.state._asdict().items()}
+        losses = {"train_loss": self.train_loss, "test_mse_half": self.test_mse_half}
+        return order | losses
 
 
 class _Map:
@@ -201,7 +200,8 @@ class _Map:
 
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
         """Results at ``x``, the point of the last call of the map."""
-        p, state = self.p, self.unpack(x)
+        p = self.p
+        state = self.unpack(x)
         hats = conjugates(p, state, self.last)
         return FixedPoint(p, self.branch, state, hats, self.last, residual, jacobian)
 

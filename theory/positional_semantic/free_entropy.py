@@ -107,7 +107,9 @@ def general() -> sp.Expr:
         "D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank"
     )
     outer = array("b", means="field of the student's weights from m and theta")
-    tokens, rows, columns = (l, 1, L), (a, 1, r), (b, 1, r)
+    tokens = (l, 1, L)
+    rows = (a, 1, r)
+    columns = (b, 1, r)
     widths = V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]
     trace = sp.Sum(widths / 2, tokens, rows, columns)
     trace -= sp.Sum(m_hats[l, a] * ms[l, a], tokens, rows)

@@ -36,6 +36,9 @@ ITERATIONS = 400
 TOLERANCE = 1e-7
 
 
+Hats = dict[str, np.ndarray]  # conjugates by name
+
+
 @checked
 def dot_product_target(
     omega: Annotated[float, Allowed(low=0, high=1)], A: Annotated[Any, ANYTHING]
@@ -198,7 +201,7 @@ class Solution:
     """
 
     order: Order
-    hats: dict[str, np.ndarray]
+    hats: Hats
     norm: float
     overlap: np.ndarray
     train_loss: float
@@ -250,7 +253,7 @@ def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
     return Fields(w, noise_w, h, noise_h, mean, given_w, unexplained)
 
 
-def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
+def conjugates(x: Order, of: Fields, z: np.ndarray) -> Hats:
     """Conjugates (7), (128) by alpha and token, in covariance form, at the proximal
     points z.
     """
@@ -286,7 +289,8 @@ def output_channel(
         each = np.arange(L), np.array(clusters)  # of every token its cluster
         order = Order(*(value[each] for value in x))
         of = fields(system, order, system.rho()[each], shift[each])
-        Y, trace = system.target(of.h), system.spectra()[each]
+        Y = system.target(of.h)
+        trace = system.spectra()[each]
         z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)
         for name, mean in conjugates(order, of, z).items():
             hats[name][each] += system.alpha * probability * mean
@@ -407,7 +411,8 @@ def starting_order(
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher
     column, ``m`` per token, V/gamma.
     """
-    L, C = system.tokens, system.clusters
+    L = system.tokens
+    C = system.clusters
     R = system.rank
     t = len(system.teacher)
     scale = system.spectra()[..., None, None]

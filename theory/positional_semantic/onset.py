@@ -277,8 +277,12 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     else:
         phases.text(0.5, 0.5, "no crossing", transform=across, ha="center")
     rightmost = float(lines.omega.max()) if lines.sizes["omega"] else 1
-    phases.set(xlabel=r"positional fraction $\omega$", xlim=(0, rightmost))
-    phases.set(ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top))
+    phases.set(
+        xlabel=r"positional fraction $\omega$",
+        ylabel=r"sample complexity $\alpha = n/d$",
+        ylim=(0, top),
+        xlim=(0, rightmost),
+    )
     semantic = drawn["semantic"]
     gaps = {
         "alpha_c": semantic.train_loss - drawn["positional"].train_loss,
@@ -386,8 +390,7 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
         variables[f"{name}_{branch}"] = curves[branch][name]
     about = {"reference": "cui2024, Eqs. (7)-(14)", "status": "closure"}
     about["note"] = f"the {p.prox} minimiser of the envelope; {NOTE}"
-    places = {"omega": OF_BRANCHES, "alpha": ALPHAS}
-    branches = xr.Dataset(variables, places, about)
+    branches = xr.Dataset(variables, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about)
     # From the middle, where both crossings exist, to either side.
     middle = len(OF_THRESHOLDS) // 2
     up = line(p, OF_THRESHOLDS[middle:])

@@ -93,6 +93,7 @@ flows, sections, equations = catalogue(
 
 # When facts are recalled
 
+Rows = dict[str, tuple[Any, ...]]
 # Shares of the initial value of either part of the loss, and what they are called.
 SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
 
@@ -119,8 +120,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``growth_ratio`` of the two exponential growth rates, ``plateau_steps`` between
         the halves.
     """
-    rows: dict[str, tuple[Any, ...]] = {}
-    crossings: dict[str, tuple[Any, ...]] = {}
+    rows: Rows = {}
+    crossings: Rows = {}
     flow = dynamics.flow()
     in_steps = replace(flow, rhs={x: eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:

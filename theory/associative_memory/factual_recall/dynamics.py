@@ -325,8 +325,10 @@ def flow() -> Flow:
     Observables: losses, gains, and the probabilities of the correct answer and of any
     answer of the correct relation.
     """
-    abbreviations = {part.wrong: wrong_mass(part) for part in PARTS}
-    abbreviations |= {part.gain: part.w * part.delta for part in PARTS}
+    abbreviations = {}
+    for name in ("wrong_relation", "wrong_subject", "gain_relation", "gain_subject"):
+        equation = equations()[name]
+        abbreviations[equation.lhs] = equation.rhs
     # In terms of e^-X, which does not overflow.
     odds = {p: 1 + (p.choices - 1) * sp.exp(-p.gain) for p in PARTS}
     for p, form in odds.items():

@@ -53,12 +53,12 @@ share = symbol(
     "share_left", r"\varphi", "part of the initial loss that is left", positive=True
 )
 hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
-rate_relation = symbol(
-    "lambda_r", means="initial growth rate of the relation", positive=True
-)
-rate_subject = symbol(
-    "lambda_s", means="initial growth rate of the subject", positive=True
-)
+OF_RELATION = "initial growth rate of the relation"
+OF_SUBJECT = "initial growth rate of the subject"
+rates = {
+    "relation": symbol("lambda_r", means=OF_RELATION, positive=True),
+    "subject": symbol("lambda_s", means=OF_SUBJECT, positive=True),
+}
 SMALL = "epsilon -> 0"
 LINEAR = "linear in the weights"
 
@@ -81,14 +81,15 @@ def speed() -> sp.Expr:
     forms = set()
     for part in PARTS:
         choices = part.choices
-        path = epsilon * sp.sinh(angle) / sp.sqrt(dynamics.ratio(part))
+        eq = dynamics.equations()
+        path = epsilon * sp.sinh(angle) / sp.sqrt(eq[f"ratio_{part.name}"].rhs)
         rate_of_delta = dynamics.flow().rhs[part.delta]
         rate_of_delta = rate_of_delta.subs(part.w, epsilon * sp.cosh(angle))
         rate_of_angle = (rate_of_delta / sp.diff(path, angle)).subs(part.wrong, 1)
         # 1: theta grows at the rate lambda
         linear = factored(rate_of_angle / growth(part)) * (choices - 1) / choices
         proved(factored(linear) == 1, "theta does not start at the growth rate")
-        mass = dynamics.wrong_mass(part).subs({part.gain: gain, choices: K})
+        mass = eq[f"wrong_{part.name}"].rhs.subs({part.gain: gain, choices: K})
         forms.add(sp.factor(rate * K / (K - 1) * mass))
     (form,) = forms
     return form
@@ -172,11 +173,13 @@ def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length
     of the plateau.
     """
+    rate_relation = rates["relation"]
+    rate_subject = rates["subject"]
     exact = Chapter(ref(DERIVED), status="exact")
-    relation = partial(growth_rate, RELATION)
-    exact.state("growth_relation", rate_relation, relation, LINEAR)
-    subject = partial(growth_rate, SUBJECT)
-    exact.state("growth_subject", rate_subject, subject, LINEAR)
+    exact.state(
+        "growth_relation", rate_relation, partial(growth_rate, RELATION), LINEAR
+    )
+    exact.state("growth_subject", rate_subject, partial(growth_rate, SUBJECT), LINEAR)
     ratio = rate_relation / rate_subject
     flat = "a plateau at ln D where this is well above 1"
     exact.state("growth_ratio", ratio, ratio_of_rates, flat)
@@ -232,8 +235,8 @@ def gain_of_share(share: float, choices: float) -> float:
     """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 -
     share.
     """
-    left = math.expm1(share * math.log(choices))
-    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
+    grown = math.expm1(share * math.log(choices))
+    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / grown)
 
 
 @scope.pointwise(RECALL)

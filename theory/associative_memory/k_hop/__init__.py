@@ -2,7 +2,6 @@
 et al. 2025).
 """
 
-import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -124,11 +123,12 @@ def direct_time(
         return np.exp(s) / rate(np.exp(s), p.k, p.N)
 
     ends = np.log(p.m_0), np.log(end)
-    accuracy = {"epsabs": 0, "epsrel": 1e-11, "limit": 400}
     try:
         with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
             warnings.simplefilter("error", scipy.integrate.IntegrationWarning)
-            value, _ = scipy.integrate.quad(slowness, *ends, **accuracy)
+            value, _ = scipy.integrate.quad(
+                slowness, *ends, epsabs=0, epsrel=1e-11, limit=400
+            )
     except (ArithmeticError, scipy.integrate.IntegrationWarning):
         raise ParameterError(
             f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double"
@@ -182,8 +182,7 @@ def product_curve(
     for system, start, length in stages(p, kernels):
         hops = len(system.state)
         part = system.solve(start, t=length if hops < p.k else t - begun)
-        untrained = p.m_0 ** (p.k - hops)
-        pieces.append((begun + part.t, part["product"] * untrained))
+        pieces.append((begun + part.t, part["product"] * p.m_0 ** (p.k - hops)))
         begun += length
     return pieces
 
@@ -291,11 +290,10 @@ def predict(
     return xr.Dataset(curves, coords={"t": times}, attrs=attributes)
 
 
-FLOWS = [(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)]
 flows, sections, equations = catalogue(
     {
         "k hops: agreement": [agreement_equations],
         "k hops: overlaps": [overlaps, partial(flow, 3)],
     },
-    *itertools.starmap(partial, FLOWS),
+    *(partial(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)),
 )

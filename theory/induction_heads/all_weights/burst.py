@@ -30,6 +30,7 @@ from theory.induction_heads.all_weights.scores import (
     THETA,
     E,
     H,
+    Named,
     b_item,
     b_label,
     c_item,
@@ -62,7 +63,6 @@ from theory.induction_heads.network import (
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
 from theory.symbols.notation import Forms
 
-Named = dict[str, sp.Expr]
 Entries = Mapping[str, sp.Expr]  # by kind of row, or by token
 Summation = Callable[[sp.Expr], sp.Expr]  # of an entry over pairs
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
@@ -138,8 +138,7 @@ def weights(mask: str) -> Named:
     for name, form in right_weights().items():
         kind, token = name.split("_")
         forms[f"right_{name}"] = form
-        derived = retrieved(net.right_row(kind, k), right[token], mask)
-        _same(name, form, derived, mask)
+        _same(name, form, retrieved(net.right_row(kind, k), right[token], mask), mask)
     earlier = {"item": net.row("item", l), "label": net.row("label", l)}
     earlier["other"] = net.row("label", l - d)
     for name, weight in context_weights().items():

@@ -299,8 +299,7 @@ def curve(
     """
     run = flow_of(size, query, mask, right=right, **options)
     of = loss_of(size, query, mask, right)
-    steps = np.linspace(0, 1, len(run.t))
-    taus = np.interp(np.linspace(0, 1, points), steps, run.t)
+    taus = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
     theta = run.sol(taus)
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
     data["loss"] = ("t", [of(x)[0] for x in theta.T])

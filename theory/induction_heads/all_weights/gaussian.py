@@ -78,9 +78,7 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Variances of x.y, |x|^2 and x M x^T, divided by D, for independent standard
     normal coordinates.
     """
-
-    def same(a: str, b: str) -> int:
-        return int(a == b)
+    same = lambda a, b: int(a == b)
 
     def of(product: str) -> sp.Expr:
         square = gaussian_moment(2 * product, same)
@@ -181,7 +179,7 @@ def after_attention() -> sp.Expr:
         return sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0)
 
     rate = at_large_s(dynamics.flow().rhs[gamma])
-    late = at_large_s(dynamics.loss())
+    late = at_large_s(dynamics.equations()["loss"].rhs)
     half = min(sp.solve(late - sp.Rational(1, 2), gamma))
     return sp.expand_log(sp.integrate(1 / rate, (gamma, 0, half)) / D, force=True)
 
@@ -205,9 +203,9 @@ def equations() -> Equations:
     chapter.state("gram_variance_own", var_own, of_own, *words)
     chapter.state("gram_variance_swapped", var_swapped, of_swapped, *words)
     for query, special in QUERIES.items():
-        words = (f"{dynamics.NEW}: fast attention, {special[0]}", *GIVEN[1:], *special)
+        fast = (f"{dynamics.NEW}: fast attention, {special[0]}", *GIVEN[1:], *special)
         late = partial(fast_time, query)
-        chapter.state(f"T_beta_gaussian_{query}", T_beta_scaled, late, *words)
+        chapter.state(f"T_beta_gaussian_{query}", T_beta_scaled, late, *fast)
         drop = partial(drop_time, query)
-        chapter.state(f"T_drop_gaussian_{query}", T_drop, drop, *words)
+        chapter.state(f"T_drop_gaussian_{query}", T_drop, drop, *fast)
     return chapter.equations

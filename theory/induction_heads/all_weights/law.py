@@ -65,8 +65,11 @@ EXPLICIT = 2048
 NODES = 64
 # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
 FAR = 18.0
-LARGE_N = "N to infinity: the next term is smaller by 1 / ln N"
-LARGE = (plateau.STRICT, LARGE_N, ORTHONORMAL)
+LARGE = (
+    plateau.STRICT,
+    "N to infinity: the next term is smaller by 1 / ln N",
+    ORTHONORMAL,
+)
 mean_phi = symbol(
     "mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True
 )
@@ -177,8 +180,7 @@ state = chapter.state
 state("all_gamma_last", gamma_3, gamma_last, f"{SINGLE_LAYER}, q = N")
 state("all_gamma_uniform", gamma_3, gamma_uniform, f"{SINGLE_LAYER}, uniform q")
 state("all_alpha_uniform", alpha_3, beta_2**2 / 2, f"{SINGLE_LAYER}, uniform q")
-of_one = partial(of_size, 1)
-state("T_drop_all_last", T_drop, of_one, f"{SINGLE}: q = N, {CORRECTED}")
+state("T_drop_all_last", T_drop, partial(of_size, 1), f"{SINGLE}: q = N, {CORRECTED}")
 state("T_alpha_all_last", T_alpha, alpha_time.subs(B, 1), f"{SINGLE}: q = N")
 state("all_gamma_burst", gamma_3, gamma_burst, f"{MANY}: behind the layer")
 state("T_drop_all_burst", T_drop, partial(of_size, B), f"{MANY}, {CORRECTED}")

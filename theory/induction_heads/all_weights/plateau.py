@@ -217,9 +217,6 @@ def loss_of_place(seen: sp.Expr) -> sp.Expr:
     return 1 + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N) + right_label()
 
 
-@chapter.derives(
-    squared_error, f"{PLACE}: five numbers, q = N", *LEADING, name="plateau_loss"
-)
 @cache
 def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """Loss for the last pair, or for a burst. No row after the burst attends to its
@@ -233,9 +230,11 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     return 1 + uniform / (2 * N) + right_labels(right)
 
 
-EIGHT = f"{burst.PLACE}: eight numbers"
+FIVE_NUMBERS = f"{PLACE}: five numbers, q = N"
+chapter.state("plateau_loss", squared_error, loss_last, FIVE_NUMBERS, *LEADING)
+EIGHT_NUMBERS = f"{burst.PLACE}: eight numbers"
 of_burst = partial(loss_last, B)
-chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT, *MANY)
+chapter.state("plateau_loss_burst", squared_error, of_burst, EIGHT_NUMBERS, *MANY)
 
 
 @cache
@@ -282,10 +281,8 @@ def in_layer(name: str) -> sp.Expr:
 
 EARLY = f"{PLACE}: t of order N"
 LAST = (f"{EARLY}, q = N", *LEADING)
-path = partial(in_layer, "last_Gamma")
-chapter.state("plateau_Gamma", Gamma, path, *LAST)
-path = partial(in_layer, "last_gamma_4")
-chapter.state("plateau_gamma_4", gamma_4, path, *LAST)
+chapter.state("plateau_Gamma", Gamma, partial(in_layer, "last_Gamma"), *LAST)
+chapter.state("plateau_gamma_4", gamma_4, partial(in_layer, "last_gamma_4"), *LAST)
 path = partial(in_layer, "uniform_Gamma")
 chapter.state("plateau_Gamma_uniform", Gamma, path, f"{EARLY}, uniform q", *LEADING)
 
@@ -309,7 +306,7 @@ def flow() -> Flow:
         time=t,
         rhs={x: -sp.diff(loss, x) for x in state},
         initial=dict.fromkeys(state, sp.S.Zero),
-        reference=ref(f"{PLACE}: five numbers, q = N"),
+        reference=ref(FIVE_NUMBERS),
         status="leading order",
         assumptions=LEADING,
         observables={"loss": loss},

@@ -62,7 +62,7 @@ def time() -> sp.Expr:
     """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for
     the last.
     """
-    return law.alpha_time.subs(B, 1) / output() ** 2
+    return law.equations()["T_alpha_all_burst"].rhs.subs(B, 1) / output() ** 2
 
 
 def equations() -> Equations:

@@ -32,6 +32,7 @@ THETA = {
 ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
 Place = tuple[str, sp.Expr]  # kind and pair of a row
+Named = dict[str, sp.Expr]
 
 # Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of
 # context rows), then sums of W2.
@@ -64,7 +65,7 @@ def network(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Network:
 
 
 @cache
-def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
+def key_scores(mask: str = "strict") -> Named:
     """Scores by kind of row; ``later`` rows belong to pair q + d."""
     return network(mask).key_scores()
 
@@ -79,9 +80,11 @@ def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Forms:
     to_itself = MASKS[mask]
     net = network(mask, burst)
     if net.right is None:
-        item, other = net.row("item", q), net.row("item", q + d)
+        item = net.row("item", q)
+        other = net.row("item", q + d)
     else:
-        item, other = net.right_row("item", sp.S.One), net.row("item", l)
+        item = net.right_row("item", sp.S.One)
+        other = net.row("item", l)
     b1, b2, b7, b8, b9, b10, b11, b12 = (
         THETA[f"beta_{number}"] for number in (1, 2, 7, 8, 9, 10, 11, 12)
     )
@@ -122,7 +125,7 @@ def spelled(expr: sp.Expr, mask: str, burst: sp.Expr = sp.S.One) -> sp.Expr:
     return expr
 
 
-def context_weights() -> dict[str, sp.Expr]:
+def context_weights() -> Named:
     """Attention of the first layer in pair k: of an item on itself and on other rows,
     of a label on its item, itself and other rows.
     """
@@ -138,7 +141,7 @@ def context_weights() -> dict[str, sp.Expr]:
 
 
 @cache
-def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
+def grouped_scores(mask: str = "strict") -> Named:
     """Scores relative to rows before the queried pair, in a printed form proved equal
     to the derived one.
     """
@@ -216,7 +219,8 @@ def equations() -> dict[str, Equation]:
     last = number("query", q)
     relative = P[last, number(*KEYS["earlier_label"])]
     for mask, to_itself in MASKS.items():
-        end, masked = ENDS[mask], f"{mask} mask"
+        end = ENDS[mask]
+        masked = f"{mask} mask"
         for name, form in context_weights().items():
             if name.endswith("self") and not to_itself:
                 continue
@@ -278,7 +282,9 @@ def loss_equations() -> dict[str, Equation]:
     chapter = Chapter(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, status="exact")
     rows = {"item": w_item, "label": w_label}
     for mask, to_itself in MASKS.items():
-        net, end, masked = network(mask), ENDS[mask], f"{mask} mask"
+        net = network(mask)
+        end = ENDS[mask]
+        masked = f"{mask} mask"
         of_query = partial(net.first_attention, net.query)
         on_itself = to_itself * value(of_query(net.query))
         for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):

@@ -169,8 +169,7 @@ class Mixture:
         squares = squares + ((1 - self.right) * (on_label**2 + on_item**2)).sum(1)
         normaliser = (on_label + on_item).sum(1)
         mean_label = self.chances @ (labels / normaliser)
-        mean_square = self.chances @ (squares / normaliser**2)
-        return np.array([mean_label, mean_square])
+        return np.array([mean_label, self.chances @ (squares / normaliser**2)])
 
     def slopes(
         self, alpha: float, beta: float, share: float = 1.0

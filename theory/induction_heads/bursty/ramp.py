@@ -43,10 +43,9 @@ def squared(
         zero.
     """
     ratio = factored(read * rates[1] / rates[0])
-    separates = not ratio.has(read)
-    from_zero = form.subs(score, 0) == 0
+    separates = not ratio.has(read) and form.subs(score, 0) == 0
     proved(
-        separates and from_zero and vanishes(sp.diff(form, score) - 2 * ratio),
+        separates and vanishes(sp.diff(form, score) - 2 * ratio),
         "the rates do not separate, or this is not their integral",
     )
     return form
@@ -59,8 +58,8 @@ def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
 
 def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
     """Time until the score is infinite, if its rate is ``rate`` times the read-out."""
-    slowness = 1 / (rate * sp.sqrt(square))
-    return sp.integrate(slowness.subs(score, kappa), (kappa, 0, sp.oo))
+    slowness = (1 / (rate * sp.sqrt(square))).subs(score, kappa)
+    return sp.integrate(slowness, (kappa, 0, sp.oo))
 
 
 def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:

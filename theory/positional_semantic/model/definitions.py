@@ -99,13 +99,12 @@ def equations() -> Equations:
     chapter.state("S_21", S_21, R, "Eq. (15)")
     chapter.state("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)")
     chapter.state("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)")
-    identity = "d to infinity: x x^T / d is sigma^2 times the identity"
     chapter.state(
         "sentence_loss",
         loss_symbol,
         loss,
         "Eqs. (39), (40)",
-        identity,
+        "d to infinity: x x^T / d is sigma^2 times the identity",
         "rows of A sum to one",
     )
     chapter.state(
@@ -165,29 +164,28 @@ def output_channel() -> Equations:
     objective = eq["objective"].rhs
     at_w = {z_1: w_1, z_2: w_2}
     channel = Chapter(ref, status="exact")
-    channel.state("w_1", w_1, m + sp.sqrt(q) * xi_1, "Eq. (7)")
-    channel.state("w_2", w_2, -m + sp.sqrt(q) * xi_2, "Eq. (7)")
+    state = channel.state
+    state("w_1", w_1, m + sp.sqrt(q) * xi_1, "Eq. (7)")
+    state("w_2", w_2, -m + sp.sqrt(q) * xi_2, "Eq. (7)")
     variance = "nu is the variance of the teacher field given the student's"
     slope = theta / sp.sqrt(q)
-    channel.state("h_1", h_1, slope * xi_1 + sp.sqrt(nu) * eta_1, "Eq. (7)", variance)
-    channel.state("h_2", h_2, slope * xi_2 + sp.sqrt(nu) * eta_2, "Eq. (7)", variance)
+    state("h_1", h_1, slope * xi_1 + sp.sqrt(nu) * eta_1, "Eq. (7)", variance)
+    state("h_2", h_2, slope * xi_2 + sp.sqrt(nu) * eta_2, "Eq. (7)", variance)
     smallest = "z^* minimises the objective over z_1, z_2"
-    channel.state(
-        "envelope", envelope, objective.subs(best), "Eqs. (9), (42), (103)", smallest
-    )
+    state("envelope", envelope, objective.subs(best), "Eqs. (9), (42), (103)", smallest)
     words = ("Eqs. (42), (103)", "envelope theorem")
     for g, w in ((g_1, w_1), (g_2, w_2)):
         derivative = sp.expand(-sp.diff(objective, w)).subs(best)
-        channel.state(g.name, g, derivative, *words)
-    channel.state("E_gg", E_gg, average(g_1**2 + g_2**2), "Eq. (7)")
-    channel.state("E_g", E_g, average(g_1 - g_2), "Eq. (7)")
-    channel.state("E_gxi", E_gxi, average(g_1 * xi_1 + g_2 * xi_2), "Eq. (7)")
-    channel.state("E_geta", E_geta, average(g_1 * eta_1 + g_2 * eta_2), "Eq. (7)")
-    channel.state("E_M", E_M, average(envelope), "Eq. (14)")
+        state(g.name, g, derivative, *words)
+    state("E_gg", E_gg, average(g_1**2 + g_2**2), "Eq. (7)")
+    state("E_g", E_g, average(g_1 - g_2), "Eq. (7)")
+    state("E_gxi", E_gxi, average(g_1 * xi_1 + g_2 * xi_2), "Eq. (7)")
+    state("E_geta", E_geta, average(g_1 * eta_1 + g_2 * eta_2), "Eq. (7)")
+    state("E_M", E_M, average(envelope), "Eq. (14)")
     loss = eq["sentence_loss"].rhs.subs(best)
-    channel.state("E_loss", E_loss, average(loss), "Eq. (14)")
+    state("E_loss", E_loss, average(loss), "Eq. (14)")
     error = ((Y_12 - eq["S_12"].rhs) ** 2).subs(at_w)
-    channel.state("E_S_12", S_gap, average(error), "Eq. (10)")
+    state("E_S_12", S_gap, average(error), "Eq. (10)")
     error = ((Y_21 - eq["S_21"].rhs) ** 2).subs(at_w)
-    channel.state("E_S_21", R_gap, average(error), "Eq. (10)")
+    state("E_S_21", R_gap, average(error), "Eq. (10)")
     return channel.equations

@@ -107,7 +107,8 @@ class Parameters(BaseParameters):
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
-        rank, value_rank = self.rank, self.value_rank
+        rank = self.rank
+        value_rank = self.value_rank
         if self.start == "mixed" and rank != 2:
             raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {rank}")
         if not self.tied and rank != 1:
