@@ -141,8 +141,8 @@ def _gaps(
     try:
         with xr.set_options(arithmetic_join="exact"):
             unit = functools.reduce(np.maximum, theories)
-            other = functools.reduce(np.maximum, measurements)
-            unit = unit.where(unit > 0, other.where(other > 0, 1.0))
+            of_measured = functools.reduce(np.maximum, measurements)
+            unit = unit.where(unit > 0, of_measured.where(of_measured > 0, 1.0))
             apart = [(measured - theory) / unit for theory, measured in pairs]
     except ValueError as error:
         raise ParameterError(
@@ -159,8 +159,8 @@ def _gaps(
         )
     rows = [x.transpose("seed", ..., missing_dims="ignore").values for x in apart]
     floors = []
-    for pair in sizes:
-        largest = max(float((size / unit).max()) for size in pair)
+    for both in sizes:
+        largest = max(float((size / unit).max()) for size in both)
         floors.append(rounding * largest)
     if between[0] > np.sqrt((rows[0] ** 2).mean()):
         raise ParameterError(
@@ -177,8 +177,8 @@ def _size(x: xr.DataArray) -> xr.DataArray:
 
 def _at(x: xr.DataArray, time: Any, at: np.ndarray) -> xr.DataArray:
     """A curve at times, between its own by cubic interpolation."""
-    method = "cubic" if x[time].size > 3 and len(at) > 3 else "linear"
-    return x.interp({time: at}, method)
+    several = x[time].size > 3 and len(at) > 3
+    return x.interp({time: at}, "cubic" if several else "linear")
 
 
 def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:

@@ -99,8 +99,8 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     for k, d in enumerate((32, 64, 128)):
         sizes = np.unique(np.geomspace(d / 2, min(d * d / 4, 4096), 9).astype(int))
         measured = []
-        for n in map(int, sizes):
-            p = superposition.Parameters(d=d, N=n, draws=max(4, 4096 // n))
+        for N in map(int, sizes):
+            p = superposition.Parameters(d=d, N=N, draws=max(4, 4096 // N))
             measured.append(memories.recall(p)["accuracy"])
         style = {"fmt": "o", "ms": 4, "color": f"C{k}"}
         plotting.means(left, sizes / d**2, measured, label=f"$d={d}$, Hebbian", **style)

@@ -246,7 +246,7 @@ def _gaps(
     elif "seed" in gap.dims:
         known = []
     else:
-        known = [runs[x] for x in time_axes.companions(runs, [name], ("std", "n"))]
+        known = [runs[x] for x in time_axes.companions(runs, [str(name)], ("std", "n"))]
     if len(known) == 1 or (
         known and bool((known[0] < 0).any() | ~(known[1] > 0).any())
     ):

@@ -3,6 +3,7 @@ datasets.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -77,7 +78,7 @@ def emergence_times(
         rise = _rise([x.transpose(..., time).values - level for x in curves.values()])
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
         direction = -1 if rise < 0 else 1
-        first = {}
+        first: dict[str, Any] = {}
         for side, curve in curves.items():
             crossing, note = _crossing(curve, level, time, direction)
             first |= {side: crossing, f"{side}_note": note}

@@ -93,7 +93,9 @@ class Sample:
             for vectors, matrices in zip(sample, zip(*part, strict=True), strict=True):
                 matrix = torch.tensor(np.stack(matrices), dtype=torch.float64)
                 rotated.append(vectors @ matrix)
-            batch = student.batch_of(*rotated, torch.full((len(part),), self.q))
+            items, labels, codes = rotated
+            queries = torch.full((len(part),), self.q)
+            batch = student.batch_of(items, labels, codes, queries)
             error = squared_error(self.student(batch.X), batch.y, "sum")
             (error * len(part) / len(rotations)).backward()
         weights = self.student.weights().items()

@@ -197,7 +197,7 @@ def attention_derivatives(eq: Table) -> Iterator[Check]:
     what = "lambda_n, mean over pairs i != k"
     yield identity(what, "lambda", lam, double_sum, *EXACT)
 
-    values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h}
+    values: dict[str, Any] = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h}
     values["lambda"] = np.append(1.0, lam)  # omega_1 = 2 pi
     for w in "qk":
         values[f"W_{w.upper()}2"] = blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2
