@@ -106,7 +106,7 @@ def test_a_time_that_is_not_known_says_why():
     p = heads.Parameters(trained="three", data="orthonormal", query="last")
     known = heads.emergence_times(p)
     assert known.T_alpha > 0 and "absent" not in known.T_alpha.attrs
-    never = heads.emergence_times(p.replace(N=1))
+    never = heads.emergence_times(p.replace(N=1, eta=0.01))
     assert never.T_alpha == np.inf and never.T_alpha.attrs["absent"] == "never emerges"
 
 

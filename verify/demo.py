@@ -34,9 +34,8 @@ BELOW = """\
           The paper's mean-field curve is one for all students. Our theory follows each
           student from its initial weights and training data; nothing is fitted."""
 LEVELS = """\
-explained why theories differ: what each knows of a student, and how far off it is
-          (half-time: time of A = 1/2; R, S: overlap of the weights with right and wrong
-          permutations):"""
+explained why theories differ: what each knows of a student; how far off it is in the
+          time of A = 1/2 and in R, S, the overlaps with right and wrong permutations:"""
 NEXT = (
     "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first"
     " steps"

@@ -417,7 +417,7 @@ FIGURES = {
             " initial values.",
             of("table_2", accuracies_constant),
             "The paper's rollout accuracy reaches 1/2 at training time 4.88, students"
-            " at 6.74 on average; our theory is off by at most 0.03.",
+            " at 6.74 on average; our theory is off by at most 0.02.",
         ),
         Figure(
             "9",
@@ -425,7 +425,7 @@ FIGURES = {
             of("table_2", empirical_accuracies),
             "With measured logits the paper's rollout accuracy reaches 1/2 at training"
             " time 7.32, students at 6.74 on average; our theory is off by at most"
-            " 0.03.",
+            " 0.02.",
         ),
         Figure(
             "10",

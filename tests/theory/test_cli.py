@@ -112,7 +112,7 @@ def test_onset_json(call):
     assert found["T_alpha"] == pytest.approx(
         np.sqrt(2 / found["c_omega"]) / 0.25, rel=1e-14
     )  # rounding
-    assert 0 < found["alpha_half"] < 100 and found["notes"] == []
+    assert 0 < found["alpha_half"] < 100 and found["notes"] == [NOTE]
     kind = registry.find("state_tracking").wing("theory").Parameters
     assert kind(**found["parameters"]) == kind.table_2().replace(eta=0.25)
 
