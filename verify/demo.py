@@ -35,7 +35,7 @@ BELOW = """\
           student from its initial weights and training data; nothing is fitted."""
 LEVELS = """\
 explained why theories differ: what each knows of a student; how far off it is in the
-          time of A = 1/2 and in R, S, the overlaps with right and wrong permutations:"""
+          time of A = 1/2 and in R, S: overlaps with right and wrong permutations:"""
 NEXT = (
     "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first"
     " steps"

@@ -381,7 +381,8 @@ def _read(
             " time=..."
         )
     last = float(data[renamed].max()) if renamed in data.coords else 1.0
-    ends = flow.solve(p, at=[0.0, last], **{clock: last})
+    length: dict[str, Any] = {clock: last}
+    ends = flow.solve(p, at=[0.0, last], **length)
     _, data, _ = time_axes.pair(ends, data, time)
     data = data.sel({clock: slice(0, None)})
     shared = [n for n in known if n in data and clock in data[n].dims]
@@ -419,15 +420,9 @@ def _series(flow: Flow, data: xr.Dataset, name: str) -> _Series:
     several = count > 1
     size = float(np.nanmax(np.abs(each))) or 1.0
     if f"{name}_std" in data and f"{name}_n" in data:
-        spread = data[f"{name}_std"].values
-        return _Series(
-            name,
-            expr,
-            each,
-            data[f"{name}_n"].values,
-            np.where(spread > 0, spread, np.inf),
-            True,
-        )
+        given = data[f"{name}_std"].values
+        spreads = np.where(given > 0, given, np.inf)
+        return _Series(name, expr, each, data[f"{name}_n"].values, spreads, True)
     if several.any():
         variance = float(np.nanvar(each[:, several], axis=0, ddof=1).mean())
         known = variance > 0
@@ -608,11 +603,8 @@ def _curve(problem: _Problem, best: np.ndarray, data: xr.Dataset) -> xr.Dataset:
     depends = problem.depends.moved(dict(zip(problem.free, best.tolist(), strict=True)))
     between = np.linspace(0, problem.end, 301)
     times = np.union1d(between, problem.times)
-    curve = flow.solve(
-        {s: v for s, v in depends.of_symbols().items()},
-        at=times,
-        **{clock: problem.end},
-    )
+    length: dict[str, Any] = {clock: problem.end}
+    curve = flow.solve(dict(depends.of_symbols()), at=times, **length)
     curve.attrs.pop("parameters", None)
     return curve[[x.name for x in problem.series]]
 

@@ -45,11 +45,12 @@ def lent(module: nn.Module, copy: nn.Module) -> Iterator[None]:
     try:
         for own, other in pairs:
             own.grad, own.data = None, other.detach().clone()
-        for part, other in parts:
-            attributes = vars(other).items()
-            vars(part).update({k: x for k, x in attributes if isinstance(x, Tensor)})
-            for k, x in other._buffers.items():
-                part._buffers[k] = None if x is None else x.clone()
+        for part, copy in parts:
+            for name, x in vars(copy).items():
+                if isinstance(x, Tensor):
+                    vars(part)[name] = x
+            for name, buffer in copy._buffers.items():
+                part._buffers[name] = None if buffer is None else buffer.clone()
         yield
     finally:
         for part, attributes, buffers, weights in held:

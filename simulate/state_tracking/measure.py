@@ -110,11 +110,13 @@ def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     if not p.fix_embedding:
         return np.full(len(W_Q), np.nan), np.full(len(W_Q), np.nan)
     head = Attention(p, W_Q.dtype, W_Q.device)
-    square = sum(g.double().square().sum((1, 2)) for g in head.gradient_of_A(W_Q, W_K))
+    of_Q, of_K = (
+        slope.double().square().sum((1, 2)) for slope in head.gradient_of_A(W_Q, W_K)
+    )
+    square = of_Q + of_K
     A = head.forward(W_Q, W_K).diagonal(dim1=1, dim2=2).double().mean(1).cpu().numpy()
-    return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(
-        p, A, W_Q.double(), W_K.double()
-    )  # type: ignore[union-attr]
+    exact = p.d_g * p.N * square.cpu().numpy()
+    return exact, ansatz_factor(p, A, W_Q.double(), W_K.double())
 
 
 def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:

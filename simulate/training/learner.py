@@ -118,11 +118,9 @@ class Clamped(Learner):
         self, learner: Learner, students: int, values: Mapping[str, float]
     ) -> None:
         self.learner, self.students, self.values = learner, students, values
-        self.measure, self.state, self.finish = (
-            learner.measure,
-            learner.state,
-            learner.finish,
-        )  # type: ignore[method-assign]
+        self.measure = learner.measure  # type: ignore[method-assign]
+        self.state = learner.state  # type: ignore[method-assign]
+        self.finish = learner.finish  # type: ignore[method-assign]
         self._clamp()
 
     def step(self, number: int) -> None:

@@ -291,7 +291,7 @@ def _sensitivities(
     atol = number("atol", atol, solution.TOLERANCE)
     length = end.pop(time)
     if end:
-        grid = sweep.Grid(parameters, end)
+        grid = sweep.spanned(parameters, end)
         if grid.shape:
             raise ParameterError(f"{grid.names}: must be single numbers here")
         parameters = grid.points[0]
