@@ -3,6 +3,7 @@
 # `make test-lowest` and `make test-newest` run the tests with the lowest and newest versions that pyproject.toml allows, and
 # `make dist` builds wheel and source archive into output/dist.
 # `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
+# `make benchmarks` prints CPU times over those of named baselines (ten minutes).
 # `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too;
 # `make site` checks the links of what `make docs` built and packs it into output/site.zip.
 PYTHON ?= python3
@@ -28,7 +29,7 @@ DEMO := output/demo
 # Python keeps compiled sources: without, each process of tests and pages compiles the toolkit again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-lowest test-newest dist faults check docs-setup docs docs-all site setup clean
+.PHONY: demo test test-all test-lowest test-newest dist faults benchmarks check docs-setup docs docs-all site setup clean
 
 setup: $(TESTS)
 
@@ -86,6 +87,9 @@ $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
 	@$(WHILE_ALIVE) $(INSTALL) -e ".[docs]"
 	@touch $@
+
+benchmarks: $(READY)
+	$(RUN) -m benchmarks
 
 docs-setup: $(DOCS)
 

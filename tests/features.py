@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "CONTRIBUTING.md"
-FOLDERS = ("theory", "simulate", "verify", "papers", "examples")
+FOLDERS = ("theory", "simulate", "verify", "papers", "examples", "benchmarks")
 HEAD = "| feature | where | who asked | nodes |"
 TOLERANCE = 0.1  # share by which a weight may be off
 DIGITS = 2  # of a weight, as it is written

@@ -53,8 +53,9 @@ SMALLEST = 1e-3  # a smaller number says how precisely, or how close to a limit
 
 # What is left out. Layout, files, progress, timing, estimates of memory:
 FILES = re.compile(
-    r"(^|/)(__main__|benchmark)\.py$|^verify/(device/|demo\.py$|start\.py$)"
-    r"|^theory/(cli|compiled|latex|memory|notation|output|plotting|printing|progress|registry)\.py$"
+    r"(^|/)__main__\.py$|^verify/demo\.py$"
+    r"|^theory/(latex|runtime/\w+|numbers/compiled|symbols/notation)\.py$"
+    r"|^theory/(equations/printing|models/registry)\.py$"
 )
 NAMES = re.compile(
     r"^(_?seconds.*|memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$"

@@ -22,7 +22,7 @@ from tests.faults import process
 from tests.faults.reach import Tracer
 from tests.faults.sites import Fault
 
-MEASURING = ("tests/docs/", "_speed.py", "_benchmark.py", "simulate/test_memory.py")
+MEASURING = ("tests/docs/", "simulate/test_memory.py")
 # These hold times and sizes of this machine, or pages: they would fail for other
 # reasons.
 MADE = ("output", "build")  # folders
