@@ -743,10 +743,11 @@ class _Ring:
         """A polynomial by the powers of the generators that move: what multiplies
         each.
         """
+        moves = [*moves] or [False]  # of numbers alone, which have one letter, too
         made: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = {}
         for powers, c in poly.to_dict().items():
-            key = tuple(k if m else 0 for k, m in zip(powers, moves, strict=False))
-            rest = tuple(0 if m else k for k, m in zip(powers, moves, strict=False))
+            key = tuple(k if m else 0 for k, m in zip(powers, moves, strict=True))
+            rest = tuple(0 if m else k for k, m in zip(powers, moves, strict=True))
             made.setdefault(key, {})[rest] = c
         return {key: self.context.from_dict(rest) for key, rest in made.items()}
 
