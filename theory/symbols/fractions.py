@@ -34,6 +34,7 @@ MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
 MOST_COLLECTED = 200  # terms of one that is printed by powers of each generator
 MOST_PARTS = 8  # unknown numbers in partial fractions
 HIGHEST = 200  # power of a sum
+MOST_EXPONENTS = 30  # fractions of which linear relations are looked for
 _UNKNOWN = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Float)
 STEPPED = (sp.harmonic, sp.gamma)  # known at x + 1 from x
 
@@ -412,6 +413,8 @@ class _Names:
         basis = [x for x, e in self._exponents.items() if e.is_Symbol]
         if not any(x.has(sp.Add) for x in [*basis, part]):
             return None
+        if len(basis) > MOST_EXPONENTS:
+            raise NotRational("too many exponentials of fractions")
         ring = _Ring(self, [*basis, part])
         values = [ring.fraction(x) for x in [*basis, part]]
         common = ring.common_bottom(values)
