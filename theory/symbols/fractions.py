@@ -34,7 +34,7 @@ MOST_FACTORED = 4_000  # terms of a polynomial whose factors are looked for
 MOST_COLLECTED = 200  # terms of one that is printed by powers of each generator
 MOST_PARTS = 8  # unknown numbers in partial fractions
 HIGHEST = 200  # power of a sum
-MOST_EXPONENTS = 30  # fractions of which linear relations are looked for
+MOST_EXPONENTS = 40  # fractions of which linear relations are looked for
 _UNKNOWN = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Float)
 STEPPED = (sp.harmonic, sp.gamma)  # known at x + 1 from x
 
