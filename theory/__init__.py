@@ -50,9 +50,8 @@ MODULES = {
     "symbols.notation": "array function symbol",
     "dynamics.onset": "Onset of_onset until",
     "dynamics.optimisers": "Optimiser",
-    "call.parameters": (
-        "Allowed BaseParameters ParameterError Preset Stepped number parameter"
-    ),
+    "call.parameters": "BaseParameters Preset Stepped parameter",
+    "call.refusal": "Allowed ParameterError number",
     "models.model": "Model",
     "call.scope": "Limit Scope only",
     "symbols.special": "gauss_hermite gauss_legendre",
