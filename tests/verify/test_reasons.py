@@ -41,6 +41,10 @@ def reason(path, node):
     if isinstance(node, ast.JoinedStr):
         return "".join(x.value for x in node.values if isinstance(x, ast.Constant))
     name = ast.unparse(node)
+    for line in ast.walk(ast.parse((ROOT.parent / path).read_text())):
+        assigned = isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name
+        if assigned and isinstance(line.value, ast.Constant | ast.JoinedStr):
+            return reason(path, line.value)
     if name.isupper():
         module = importlib.import_module(".".join(path.with_suffix("").parts))
         return getattr(module, name)
