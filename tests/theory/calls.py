@@ -59,8 +59,6 @@ INNER = {
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
 }
-OF_REWARDS = ()
-REWARDED = [("state_tracking", name) for name in OF_REWARDS]
 
 
 def small(system: str, function: str = "") -> BaseParameters:
@@ -164,7 +162,6 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "law.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
-    "order.without_order": {"L": 4},
     "linear_attention.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),

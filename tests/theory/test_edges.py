@@ -208,9 +208,9 @@ LONG = (
     "positional_semantic.onset",
     "transverse",
 )
-LONG += ("all_weights", "law.", "continue_branch", "low_degree", "solve_regularised")
-LONG += ("fixed_point", "edge.sharpness", "lost_time")
-LONG += ("onset.emergence_times", "critical_items", "linear_attention.drops")
+LONG += ("all_weights", "law.", "continue_branch")
+LONG += ("fixed_point",)
+LONG += ("onset.emergence_times", "linear_attention.drops")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
     for path in functions()

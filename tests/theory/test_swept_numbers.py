@@ -19,7 +19,7 @@ from theory.positional_semantic import State
 SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
-OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy", "without_order"}
+OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy"}
 OF_OTHERS |= {
     "gaussian_recall",
     "marginal_cdf",
