@@ -93,7 +93,15 @@ def ensemble_steps(kind: type[nn.Module], data: tuple[torch.Tensor, ...]) -> Any
     p = Parameters(eta=ETA)
     seeds = range(COPIES)
     copies = Copies(
-        kind, data, None, {}, False, [p] * COPIES, seeds, None, data[0].dtype
+        kind,
+        data,
+        None,
+        {},
+        False,
+        [p] * COPIES,
+        seeds,
+        None,
+        torch.get_default_dtype(),
     )
     dtype = torch.get_default_dtype()
     modules = [kind().to(dtype) for _ in seeds]
