@@ -5,13 +5,9 @@ to second order in their size.
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
-import numpy as np
 import sympy as sp
 
-from theory.call.refusal import ParameterError
-from theory.dynamics.optimisers import Optimiser
 from theory.equations.equation import Chapter, Equations
 from theory.symbols.algebra import proved, vanishes, written_as
 from theory.symbols.fractions import factored
@@ -174,55 +170,3 @@ def equations() -> Equations:
     and the plain descent that has the same path.
     """
     return chapter.equations
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Plain descent with the path of a run with momentum.
-
-    Attributes
-    ----------
-    eta : float
-        Its learning rate.
-    stretch : float
-        Steps with momentum for one of its steps.
-    delay : float
-        How much later the run with momentum is, in the clock.
-    """
-
-    eta: float
-    stretch: float
-    delay: float
-
-
-def as_plain(how: Optimiser, eta_: float) -> Plain:
-    """Plain descent that takes the path of an optimiser with momentum, for any slow
-    schedule.
-
-    Raises
-    ------
-    ParameterError
-        For Adam, whose steps are not sums of gradients.
-    """
-    if how.optimizer != "sgd":
-        raise ParameterError(
-            f"optimizer = {how.optimizer}: must be sgd for a clock of momentum"
-        )
-    name = "nesterov" if how.nesterov else "heavy_ball"
-    mean = equations()[f"age_{name}"].number({"beta": how.momentum})
-    long_run_rate = _long_run_rate(how, eta_)
-    rate_ = equations()["plain_rate"].number({"rate": long_run_rate, "age": mean})
-    return Plain(rate_, rate_ / long_run_rate, mean * long_run_rate)
-
-
-def clock_of(how: Optimiser, eta_: float, steps: int) -> Any:
-    """Clock before the first and after every step of a run: sum of rates over past
-    steps.
-    """
-    shares = [0.0, *(how.share(k, steps) for k in range(steps))]
-    return _long_run_rate(how, eta_) * np.cumsum(shares)
-
-
-def _long_run_rate(how: Optimiser, eta_: float) -> float:
-    """Distance per gradient of an optimiser with momentum, in the long run."""
-    return equations()["rate_momentum"].number({"eta": eta_, "beta": how.momentum})
