@@ -209,3 +209,26 @@ def test_long_expressions_are_given_up_in_time():
     assert time.process_time() - started < 10
     with pytest.raises(fractions.NotRational):
         Field(long).fraction(long)
+
+
+def test_a_common_bottom_is_the_least_one():
+    """Of equal ones it is one of them, however many there are."""
+    same = [x**k / (1 + exp(x) + y) for k in range(12)]
+    field = Field(*same, 1 / (1 + exp(x) + y) ** 2)
+    once = [field.fraction(e) for e in same]
+    twice = field.fraction(1 / (1 + exp(x) + y) ** 2)
+    assert field._ring.common_bottom(once) == once[0].bottom
+    assert field._ring.common_bottom([*once, twice]) == once[0].bottom ** 2
+
+
+def test_relations_between_many_exponents_are_not_looked_for():
+    """What would need them is not shown to be zero, which it is; less of it is."""
+
+    def shifted(count):
+        symbols = sp.symbols(f"V:{count}", real=True)
+        shares = [v / (1 + exp(x)) for v in symbols]
+        return sp.Mul(*map(exp, shares)) - exp(sp.Add(*shares))
+
+    most = fractions.MOST_EXPONENTS
+    assert vanishes(shifted(most // 2))
+    assert not vanishes(shifted(most + 2))

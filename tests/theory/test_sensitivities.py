@@ -131,6 +131,18 @@ def test_a_field_moves_what_follows_from_it():
     assert both[0] == pytest.approx(float(both[1]))  # one is proportional to the other
 
 
+def test_fields_and_constants_are_given_by_keyword():
+    """As with other parameters; arrays are refused."""
+    p, flow = demo(), st.flow()
+    for given in ({"eta": 0.7}, {"c_omega": 1.1}):
+        by_keyword = flow.sensitivities(p, "R_0", alpha=3.0, **given)
+        replaced = flow.sensitivities(p.replace(**given), "R_0", alpha=3.0)
+        np.testing.assert_array_equal(by_keyword.d_A, replaced.d_A)
+        assert not by_keyword.d_A.equals(flow.sensitivities(p, "R_0", alpha=3.0).d_A)
+    with pytest.raises(ParameterError, match="eta: must be single numbers"):
+        flow.sensitivities(p, "R_0", alpha=3.0, eta=[0.5, 0.7])
+
+
 def test_sizes_are_continuous_where_formulas_allow():
     flow, p = st.flow(), demo().replace(c_omega=1.0)
     asked = dict(alpha=6, at=[0], events={"half": HALF["alpha_half"]})

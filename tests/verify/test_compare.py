@@ -54,6 +54,14 @@ def test_accepts_truth_and_refuses_five_per_cent():
     assert [x[: len(note)] for x in bad.notes] == [note] and not good.notes
 
 
+def test_a_band_alone_is_no_mapping():
+    """It is told what to write."""
+    curve = st.flow().solve(P, alpha=2.0)
+    band = Band(-0.1, 0.1, "no order: a test")
+    with pytest.raises(ParameterError, match="must be a mapping of names to Bands"):
+        trajectories.compare(curve, ensemble(curve, 1.0), bands=band)
+
+
 def test_what_one_seed_fails_at_two_at_least_say():
     """Two seeds cannot tell their scatter, so that what one seed fails at is undecided:
     it is quoted, and ten seeds fail again.

@@ -41,10 +41,15 @@ def reason(path, node):
     if isinstance(node, ast.JoinedStr):
         return "".join(x.value for x in node.values if isinstance(x, ast.Constant))
     name = ast.unparse(node)
+    assigned = {}
     for line in ast.walk(ast.parse((ROOT.parent / path).read_text())):
-        assigned = isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name
-        if assigned and isinstance(line.value, ast.Constant | ast.JoinedStr):
-            return reason(path, line.value)
+        if isinstance(line, ast.Assign) and line.lineno < node.lineno:
+            assigned[ast.unparse(line.targets[0]), line.lineno] = line.value
+    before = [where for where in assigned if where[0] == name]
+    if before and name.islower():  # the last one above is that of the band
+        value = assigned[max(before, key=lambda where: where[1])]
+        if isinstance(value, ast.Constant | ast.JoinedStr):
+            return reason(path, value)
     if name.isupper():
         module = importlib.import_module(".".join(path.with_suffix("").parts))
         return getattr(module, name)
